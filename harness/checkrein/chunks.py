@@ -1,0 +1,178 @@
+"""What a provider yields, and the one assembler that makes an answer of it (M2).
+
+Grammar: an unseen index opens a block and a block has one type; at most one usage; nothing after
+finish; a stream without finish is torn (M6). Adapters never assemble; they yield these.
+"""
+
+from __future__ import annotations
+
+from typing import Any, TypeAlias
+
+from msgspec import Struct
+
+from .errors import ProviderError
+from .messages import Usage
+from .text import clean
+
+__all__ = [
+    "TextChunk",
+    "ThinkingChunk",
+    "CallChunk",
+    "MetadataChunk",
+    "OpaqueChunk",
+    "UsageChunk",
+    "FinishChunk",
+    "Chunk",
+    "FINISH_REASONS",
+    "Assembler",
+    "Part",
+]
+
+FINISH_REASONS = frozenset(("stop", "tool_calls", "max_tokens", "content_filter", "refusal", "pause", "other"))
+
+
+class TextChunk(Struct, frozen=True, gc=False):
+    """A piece of answer text."""
+
+    index: int
+    text: str
+
+
+class ThinkingChunk(Struct, frozen=True, gc=False):
+    """A piece of thinking."""
+
+    index: int
+    text: str
+
+
+class CallChunk(Struct, frozen=True, gc=False):
+    """A piece of a tool call: id and name when known, raw argument text as it comes."""
+
+    index: int
+    id: str | None = None
+    name: str | None = None
+    arguments: str = ""
+
+
+class MetadataChunk(Struct, frozen=True, gc=False):
+    """The provider's exact bytes for a block (or, without index, for the message): goes back as it came (M5)."""
+
+    data: str
+    index: int | None = None
+
+
+class OpaqueChunk(Struct, frozen=True):
+    """A whole part we do not know; `data` is JSON."""
+
+    index: int
+    data: Any
+
+
+class UsageChunk(Struct, frozen=True, gc=False):
+    """The token counts of the request; at most one a stream."""
+
+    usage: Usage
+
+
+class FinishChunk(Struct, frozen=True, gc=False):
+    """The terminal frame; `reason` is one of FINISH_REASONS. `lenient` says the wire left it out (M11)."""
+
+    reason: str
+    request_id: str | None = None
+    lenient: bool = False
+
+
+Chunk: TypeAlias = TextChunk | ThinkingChunk | CallChunk | MetadataChunk | OpaqueChunk | UsageChunk | FinishChunk
+
+
+class Part:
+    """One block of an answer while it is being assembled; `pieces` are joined once, at the end."""
+
+    __slots__ = ("kind", "pieces", "id", "name", "metadata", "data")
+
+    def __init__(self, kind: str) -> None:
+        self.kind = kind  # text, thinking, call, opaque
+        self.pieces: list[str] = []
+        self.id: str | None = None
+        self.name = ""
+        self.metadata: str | None = None
+        self.data: Any = None
+
+    def text(self) -> tuple[str, int]:
+        """The joined text, cleaned (a surrogate pair split over chunks is joined here), and the count replaced."""
+        return clean("".join(self.pieces))
+
+
+class Assembler:
+    """Collects the chunks of one stream; the caller makes events of its parts.
+
+    Attributes:
+        parts: the blocks by index, in order of first sight.
+        usage: the token counts, if they came.
+        finish: the terminal frame, None while the stream is open (or when it is torn).
+        metadata: the message's own opaque bytes, if any.
+    """
+
+    __slots__ = ("parts", "usage", "finish", "metadata")
+
+    def __init__(self) -> None:
+        self.parts: dict[int, Part] = {}
+        self.usage: Usage | None = None
+        self.finish: FinishChunk | None = None
+        self.metadata: str | None = None
+
+    def push(self, chunk: Chunk) -> None:
+        """Take the next chunk.
+
+        Raises:
+            ProviderError: the chunk breaks the grammar (kind stream, code PROTOCOL).
+        """
+        if self.finish is not None:
+            raise _broken(f"a {type(chunk).__name__} after finish")
+        kind = type(chunk)
+        if kind is TextChunk:
+            self._part(chunk.index, "text").pieces.append(chunk.text)  # type: ignore[union-attr]
+        elif kind is ThinkingChunk:
+            self._part(chunk.index, "thinking").pieces.append(chunk.text)  # type: ignore[union-attr]
+        else:
+            self._rare(chunk)
+
+    def _part(self, index: int, kind: str) -> Part:
+        part = self.parts.get(index)
+        if part is None:
+            part = self.parts[index] = Part(kind)
+        elif part.kind != kind:
+            raise _broken(f"block {index} is {part.kind}, then {kind}")
+        return part
+
+    def _rare(self, chunk: Chunk) -> None:
+        if isinstance(chunk, CallChunk):
+            part = self._part(chunk.index, "call")
+            part.pieces.append(chunk.arguments)
+            part.id = chunk.id or part.id
+            part.name = chunk.name or part.name
+        elif isinstance(chunk, MetadataChunk):
+            if chunk.index is None:
+                self.metadata = chunk.data
+            elif (part := self.parts.get(chunk.index)) is None:  # type: ignore[assignment]
+                raise _broken(f"metadata for block {chunk.index}, which is not there")
+            else:
+                part.metadata = chunk.data
+        elif isinstance(chunk, OpaqueChunk):
+            self._part(chunk.index, "opaque").data = chunk.data
+        elif isinstance(chunk, UsageChunk):
+            if self.usage is not None:
+                raise _broken("usage twice")
+            self.usage = chunk.usage
+        elif isinstance(chunk, FinishChunk):
+            if chunk.reason not in FINISH_REASONS:
+                raise _broken(f"finish reason {chunk.reason!r}, expected one of {', '.join(sorted(FINISH_REASONS))}")
+            self.finish = chunk
+        else:
+            raise _broken(f"a {type(chunk).__name__} instead of a chunk")
+
+
+def _broken(what: str) -> ProviderError:
+    return ProviderError(
+        f"the provider's stream breaks the chunk grammar: {what}", kind="stream", code="PROTOCOL", retryable=False
+    )

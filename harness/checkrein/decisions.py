@@ -1,0 +1,75 @@
+"""What plugins answer with: votes of guards and continuations, and retries."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from .messages import Block
+
+__all__ = ["Allow", "Ask", "Deny", "GuardVote", "Continue", "Stop", "ContinuationVote", "Retry"]
+
+
+@dataclass(frozen=True, slots=True)
+class Allow:
+    """The call may run, as far as this guard is concerned."""
+
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """Somebody must allow the call.
+
+    Args:
+        summary: what is asked, for a person; control characters are escaped on screens.
+        rule: the rule that an `allowed_rule` answer would remember.
+    """
+
+    summary: str
+    rule: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Deny:
+    """The call must not run; `reason` is what the model reads."""
+
+    reason: str
+
+
+GuardVote: TypeAlias = Deny | Ask | Allow | None
+
+
+@dataclass(frozen=True, slots=True)
+class Continue:
+    """The turn goes on with `content`, logged as context from the plugin; it must not be empty (T5)."""
+
+    reason: str
+    content: str | list[Block]
+
+
+@dataclass(frozen=True, slots=True)
+class Stop:
+    """The turn ends here: completed after a final answer, cancelled after tool calls (T5).
+
+    Args:
+        reason: why, logged.
+        budget: which budget ran out, if one did; the cause is then `budget` instead of `hook`.
+        limit: the budget's limit, in its own unit.
+        used: how much was used, in the same unit.
+    """
+
+    reason: str
+    budget: str | None = None
+    limit: float | None = None
+    used: float | None = None
+
+
+ContinuationVote: TypeAlias = Stop | Continue | None
+
+
+@dataclass(frozen=True, slots=True)
+class Retry:
+    """Send the request again after `after_s` seconds, as a new attempt of the same step (M9)."""
+
+    after_s: float = 0.0

@@ -1,0 +1,556 @@
+"""The vocabulary of the session log: one frozen record per event type (docs/events.md).
+
+Every event starts with `type`, `seq`, `time`; absent optional members are left out. `FreeEvent` is
+everything else: a plugin's own event, a later version's, or one whose words we do not know (L5).
+"""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar, TypeAlias
+
+from msgspec import Struct
+
+from .messages import Content, Source, Usage
+
+__all__ = [
+    "Event",
+    "FreeEvent",
+    "SessionCreated",
+    "SessionResumed",
+    "SessionRepaired",
+    "LogGap",
+    "InboxAccepted",
+    "InboxReplaced",
+    "InboxDiscarded",
+    "TurnStart",
+    "UserInput",
+    "StepStart",
+    "SteeringInput",
+    "ContextInput",
+    "PromptPart",
+    "RequestHeader",
+    "RequestStart",
+    "AssistantThinking",
+    "RequestEnd",
+    "AssistantPartial",
+    "AssistantAnswer",
+    "ToolCalled",
+    "ToolStarted",
+    "ToolEnded",
+    "ToolResulted",
+    "ToolLate",
+    "Decision",
+    "StepEnd",
+    "TurnEnd",
+    "PluginFaulted",
+    "ApprovalAsked",
+    "ApprovalDecided",
+    "CompactionStart",
+    "CompactionSummary",
+    "CompactionEnd",
+    "Reason",
+    "ErrorInfo",
+    "ToolErrorInfo",
+    "FORMAT",
+    "DERIVATION",
+    "KNOWN",
+]
+
+FORMAT = 1
+DERIVATION = 1
+
+
+class Event(Struct, frozen=True, omit_defaults=True, tag_field="type", gc=False):
+    """Base of all events: `seq` is the order, `time` is Unix ms UTC and may go backwards."""
+
+    TYPE: ClassVar[str] = ""
+
+    seq: int
+    time: int
+
+    @property
+    def type(self) -> str:
+        """The event's type word, as `turn/start`."""
+        return type(self).__struct_config__.tag  # type: ignore[return-value]
+
+
+class Marked(Event, frozen=True, omit_defaults=True, kw_only=True, gc=False):
+    """Members that may stand on any event: the plugin that appended it, how many characters were replaced."""
+
+    plugin: str | None = None
+    cleaned: int | None = None
+
+
+class ErrorInfo(Struct, frozen=True, omit_defaults=True, gc=False):
+    """Why a request failed."""
+
+    kind: str
+    message: str
+    code: str | None = None
+
+
+class ToolErrorInfo(Struct, frozen=True, omit_defaults=True, gc=False):
+    """Why a call has an error result: the exception's or rule's name, and a code."""
+
+    name: str
+    code: str
+
+
+class Cause(Struct, frozen=True, omit_defaults=True, gc=False):
+    """Who cancelled: user, parent, hook (plugin, reason), budget (which, limit, used), signal, task."""
+
+    kind: str
+    plugin: str | None = None
+    reason: str | None = None
+    which: str | None = None
+    limit: float | None = None
+    used: float | None = None
+
+
+class Reason(Struct, frozen=True, omit_defaults=True, gc=False):
+    """How a turn ended (T4): one of completed, cancelled, error, step_limit, interrupted, disposed.
+
+    Attributes:
+        cause: who cancelled, with `cancelled`.
+        error: generate, stream, timeout, max_tokens, refused, output, plugin, store or internal, with `error`.
+    """
+
+    kind: str
+    cause: Cause | None = None
+    error: str | None = None
+    code: str | None = None
+    message: str | None = None
+    plugin: str | None = None
+    max_steps: int | None = None
+
+    @property
+    def cause_text(self) -> str:
+        """Who cancelled, in a word or two; empty otherwise."""
+        if self.cause is None:
+            return ""
+        return " ".join(part for part in (self.cause.kind, self.cause.plugin, self.cause.reason) if part)
+
+
+# --- the session -----------------------------------------------------------------------------------
+
+
+class SessionCreated(Marked, frozen=True, kw_only=True, tag="session/created", gc=False):
+    """First event: who and where, with which plugins."""
+
+    format: int
+    session: str
+    agent: str
+    cwd: str = ""
+    origin: dict[str, Any] | None = None
+    version: str = ""
+    derivation: int = DERIVATION
+    plugins: list[dict[str, str]] = []
+    config: str = ""
+
+
+class SessionResumed(Marked, frozen=True, kw_only=True, tag="session/resumed", gc=False):
+    """A process opened the session to continue it."""
+
+    version: str = ""
+    derivation: int = DERIVATION
+    plugins: list[dict[str, str]] = []
+    config: str = ""
+
+
+class SessionRepaired(Marked, frozen=True, kw_only=True, tag="session/repaired", gc=False):
+    """Calls of earlier, closed turns that had no result: answered here and in the derivation (R2)."""
+
+    calls: list[dict[str, Any]]
+    set_aside_bytes: int | None = None
+
+
+class LogGap(Marked, frozen=True, kw_only=True, tag="log/gap", gc=False):
+    """Damage in the middle: `after` is the last good seq before, `before` the first behind (R1)."""
+
+    after: int
+    before: int
+    skipped_bytes: int
+
+
+# --- input -----------------------------------------------------------------------------------------
+
+
+class InboxAccepted(Marked, frozen=True, kw_only=True, tag="inbox/accepted", gc=False):
+    """An input was accepted; `kind` is queued, steering or context."""
+
+    id: str
+    kind: str
+    content: Content
+    source: Source
+    own_turn: bool = False
+    options: dict[str, Any] | None = None
+    key: str | None = None
+
+
+class InboxReplaced(Marked, frozen=True, kw_only=True, tag="inbox/replaced", gc=False):
+    """A pending input's content was replaced."""
+
+    id: str
+    content: Content
+
+
+class InboxDiscarded(Marked, frozen=True, kw_only=True, tag="inbox/discarded", gc=False):
+    """A pending input will not be taken, and why."""
+
+    id: str
+    reason: str
+
+
+# --- turns and steps -------------------------------------------------------------------------------
+
+
+class TurnStart(Marked, frozen=True, kw_only=True, tag="turn/start", gc=False):
+    """A turn began; `trigger` is {kind, ids}."""
+
+    turn: int
+    trigger: dict[str, Any]
+
+
+class UserInput(Marked, frozen=True, kw_only=True, tag="user/message", gc=False):
+    """A queued input was taken: this event is the claim, by `id`."""
+
+    turn: int
+    id: str
+    content: Content
+    source: Source
+    mark: str | None = None
+
+
+class StepStart(Marked, frozen=True, kw_only=True, tag="step/start", gc=False):
+    """A step began."""
+
+    turn: int
+    step: int
+
+
+class SteeringInput(Marked, frozen=True, kw_only=True, tag="steering/message", gc=False):
+    """A steering input was taken at a step boundary."""
+
+    turn: int
+    step: int
+    id: str
+    content: Content
+    source: Source
+
+
+class ContextInput(Marked, frozen=True, kw_only=True, tag="context/message", gc=False):
+    """Injected context, or what a Continue vote brought."""
+
+    turn: int
+    content: Content
+    source: Source
+    step: int | None = None
+    id: str | None = None
+
+
+class PromptPart(Marked, frozen=True, kw_only=True, tag="prompt/part"):
+    """A system section or tool schema, written once per distinct content."""
+
+    id: str
+    kind: str
+    content: Any
+
+
+class RequestHeader(Marked, frozen=True, kw_only=True, tag="request/header"):
+    """Everything of a request but its messages; written when it changed."""
+
+    turn: int
+    step: int
+    reason: str
+    provider: str
+    model: str
+    settings: dict[str, Any]
+    system: list[str]
+    tools: list[str]
+
+
+class RequestStart(Marked, frozen=True, kw_only=True, tag="request/start"):
+    """A model request is about to be sent; the request can be rebuilt to `digest` (L7)."""
+
+    turn: int
+    step: int
+    attempt: int
+    header: int
+    messages: int
+    digest: str
+    edits: dict[str, Any] | None = None
+
+
+class AssistantThinking(Marked, frozen=True, kw_only=True, tag="assistant/thinking", gc=False):
+    """One contiguous burst of thinking, at its place among the answer's blocks (M4)."""
+
+    turn: int
+    step: int
+    index: int
+    text: str
+    provider_metadata: str | None = None
+
+
+class RequestEnd(Marked, frozen=True, kw_only=True, tag="request/end", gc=False):
+    """The request ended; `outcome` is ok, error, interrupted or cancelled."""
+
+    turn: int
+    step: int
+    attempt: int
+    outcome: str
+    finish_reason: str | None = None
+    error: ErrorInfo | None = None
+    usage: Usage | None = None
+    ttft_ms: int | None = None
+    duration_ms: int = 0
+    request_id: str | None = None
+    lenient_finish: bool = False
+
+
+class AssistantPartial(Marked, frozen=True, kw_only=True, tag="assistant/partial", gc=False):
+    """Text that was shown but is no answer."""
+
+    turn: int
+    step: int
+    text: str
+
+
+class AssistantAnswer(Marked, frozen=True, kw_only=True, tag="assistant/message"):
+    """The model's answer; thinking bursts stand at their place by index."""
+
+    turn: int
+    step: int
+    content: Content
+    provider_metadata: str | None = None
+    replaced: dict[str, Any] | None = None
+    dropped: list[dict[str, Any]] | None = None
+
+
+# --- calls -----------------------------------------------------------------------------------------
+
+
+class ToolCalled(Marked, frozen=True, kw_only=True, tag="tool/call", gc=False):
+    """A call is open; it owes a result."""
+
+    turn: int
+    step: int
+    call_id: str
+    name: str
+    provider_call_id: str | None = None
+    parent: str | None = None
+
+
+class ToolStarted(Marked, frozen=True, kw_only=True, tag="tool/start"):
+    """A call begins to run; `effect` is read_only, idempotent or effectful."""
+
+    turn: int
+    step: int
+    call_id: str
+    attempt: int
+    effect: str
+    arguments: dict[str, Any] | None = None
+    changed_by: list[str] | None = None
+
+
+class ToolEnded(Marked, frozen=True, kw_only=True, tag="tool/end"):
+    """A call ended while an earlier sibling is still open; its `tool/result` follows in order (X1)."""
+
+    turn: int
+    step: int
+    call_id: str
+    content: Content
+    is_error: bool
+    error: ToolErrorInfo | None = None
+    value: Any = None
+    decision: str | None = None
+    by: str | None = None
+    duration_ms: int | None = None
+
+
+class ToolResulted(Marked, frozen=True, kw_only=True, tag="tool/result"):
+    """The one result of a call; `end` names the `tool/end` that holds its content, if there is one."""
+
+    turn: int
+    step: int
+    call_id: str
+    content: Content | None = None
+    end: int | None = None
+    is_error: bool
+    error: ToolErrorInfo | None = None
+    value: Any = None
+    decision: str | None = None
+    by: str | None = None
+    duration_ms: int | None = None
+
+
+class ToolLate(Marked, frozen=True, kw_only=True, tag="tool/late", gc=False):
+    """What came back after its call was closed; not model-visible."""
+
+    turn: int
+    step: int
+    call_id: str
+    error: ToolErrorInfo | None = None
+
+
+class Decision(Marked, frozen=True, kw_only=True, tag="decision", gc=False):
+    """A vote's outcome and its author."""
+
+    turn: int
+    step: int
+    hook: str
+    outcome: str
+    reason: str | None = None
+
+
+class StepEnd(Marked, frozen=True, kw_only=True, tag="step/end", gc=False):
+    """The step ended; every call in it has a result."""
+
+    turn: int
+    step: int
+
+
+class TurnEnd(Marked, frozen=True, kw_only=True, tag="turn/end", gc=False):
+    """The turn ended."""
+
+    turn: int
+    reason: Reason
+    steps: int
+
+
+# --- plugins ---------------------------------------------------------------------------------------
+
+
+class Fault(Struct, frozen=True, gc=False):
+    """What a plugin raised."""
+
+    name: str
+    message: str
+
+
+class PluginFaulted(Marked, frozen=True, kw_only=True, tag="plugin/fault", gc=False):
+    """A plugin's own failure: `plugin` names it; `action` is turn_ended, refused, contained or switched_off."""
+
+    hook: str
+    error: Fault
+    action: str
+    turn: int | None = None
+    step: int | None = None
+
+
+class ApprovalAsked(Marked, frozen=True, kw_only=True, tag="approval/asked", gc=False):
+    """Somebody must allow a call; bound to the call and to a hash of its arguments."""
+
+    id: str
+    call_id: str
+    summary: str
+    rule: str | None = None
+    arguments: str | None = None
+
+
+class ApprovalDecided(Marked, frozen=True, kw_only=True, tag="approval/decided", gc=False):
+    """The answer: allowed_once, allowed_rule, denied or closed."""
+
+    id: str
+    outcome: str
+    rule: str | None = None
+
+
+class CompactionStart(Marked, frozen=True, kw_only=True, tag="compaction/start", gc=False):
+    """A compaction of the seq range [first, last] begins."""
+
+    id: str
+    range: tuple[int, int]
+
+
+class CompactionSummary(Marked, frozen=True, kw_only=True, tag="compaction/summary"):
+    """The message that replaces the range."""
+
+    id: str
+    range: tuple[int, int]
+    message: dict[str, Any]
+    tokens_before: int
+    tokens_after: int
+
+
+class CompactionEnd(Marked, frozen=True, kw_only=True, tag="compaction/end", gc=False):
+    """The compaction ended."""
+
+    id: str
+    range: tuple[int, int]
+    outcome: str
+
+
+class FreeEvent:
+    """An event of a type (or with words) we do not know, or a plugin's own; its bytes are kept as they came.
+
+    Attributes:
+        type: its type word.
+        seq: its place in the log.
+        time: Unix ms, UTC.
+        fields: all other members.
+    """
+
+    __slots__ = ("type", "seq", "time", "fields")
+
+    def __init__(self, type: str, seq: int, time: int, fields: dict[str, Any]) -> None:  # noqa: A002 - the log's word
+        self.type = type
+        self.seq = seq
+        self.time = time
+        self.fields = fields
+
+    @property
+    def plugin(self) -> str | None:
+        """The plugin that appended it, if it says so."""
+        name = self.fields.get("plugin")
+        return name if isinstance(name, str) else None
+
+    def __repr__(self) -> str:
+        return f"FreeEvent(type={self.type!r}, seq={self.seq}, fields={self.fields!r})"
+
+    def __eq__(self, other: object) -> bool:
+        return (
+            isinstance(other, FreeEvent)
+            and (self.type, self.seq, self.time, self.fields) == (other.type, other.seq, other.time, other.fields)
+        )
+
+    __hash__ = None  # type: ignore[assignment]
+
+
+KnownEvent: TypeAlias = (
+    SessionCreated
+    | SessionResumed
+    | SessionRepaired
+    | LogGap
+    | InboxAccepted
+    | InboxReplaced
+    | InboxDiscarded
+    | TurnStart
+    | UserInput
+    | StepStart
+    | SteeringInput
+    | ContextInput
+    | PromptPart
+    | RequestHeader
+    | RequestStart
+    | AssistantThinking
+    | RequestEnd
+    | AssistantPartial
+    | AssistantAnswer
+    | ToolCalled
+    | ToolStarted
+    | ToolEnded
+    | ToolResulted
+    | ToolLate
+    | Decision
+    | StepEnd
+    | TurnEnd
+    | PluginFaulted
+    | ApprovalAsked
+    | ApprovalDecided
+    | CompactionStart
+    | CompactionSummary
+    | CompactionEnd
+)
+AnyEvent: TypeAlias = KnownEvent | FreeEvent
+
+KNOWN: dict[str, type[Event]] = {cls.__struct_config__.tag: cls for cls in KnownEvent.__args__}  # type: ignore[attr-defined,misc]
