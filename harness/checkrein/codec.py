@@ -1,0 +1,135 @@
+"""The one codec of the log: events to sealed lines and back (L5).
+
+A line is the event's JSON whose last member is `crc`, the CRC-32 of all bytes before it: a fixed
+18-byte suffix `,"crc":"xxxxxxxx"}`. Whatever was sealed loads again, in any later version: what
+does not fit its type is kept as a FreeEvent.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+from zlib import crc32
+
+import msgspec
+
+from .errors import NotPlainJSON, RefusedAtAppend
+from .events import AnyEvent, FreeEvent, KnownEvent
+
+__all__ = ["encode", "seal", "unseal", "decode", "decode_body", "plain", "DamagedLine", "SUFFIX_BYTES"]
+
+SUFFIX_BYTES = 18
+MAX_DEPTH = 100
+
+_encoder = msgspec.json.Encoder()
+_known = msgspec.json.Decoder(KnownEvent)
+_encode = _encoder.encode
+
+
+class DamagedLine(ValueError):
+    """A line that is not what was written: no seal, a wrong CRC, or no event."""
+
+
+def encode(event: AnyEvent) -> bytes:
+    """Return the event's JSON, not yet sealed.
+
+    Raises:
+        RefusedAtAppend: it holds text that UTF-8 cannot carry, or nests too deeply.
+    """
+    try:
+        if type(event) is FreeEvent:
+            return _encode({"type": event.type, "seq": event.seq, "time": event.time, **event.fields})
+        return _encode(event)
+    except UnicodeEncodeError:
+        raise RefusedAtAppend("the event holds a lone surrogate; clean its text first (checkrein.text.clean)") from None
+    except (RecursionError, TypeError, OverflowError) as exc:
+        raise RefusedAtAppend(f"the event cannot be encoded: {exc}") from None
+
+
+def seal(body: bytes) -> bytes:
+    """Return the body as a log line: its closing brace replaced by the CRC member."""
+    head = body[:-1]
+    return b'%b,"crc":"%08x"}' % (head, crc32(head))
+
+
+def unseal(line: bytes) -> bytes:
+    """Check a line's CRC and return its body.
+
+    Raises:
+        DamagedLine: there is no seal, or it does not match.
+    """
+    head, suffix = line[:-SUFFIX_BYTES], line[-SUFFIX_BYTES:]
+    if suffix != b',"crc":"%08x"}' % crc32(head):
+        raise DamagedLine("the line's checksum does not match")
+    return head + b"}"
+
+
+def decode(line: bytes) -> AnyEvent:
+    """Check and decode a sealed line.
+
+    Raises:
+        DamagedLine: the seal does not match, or it is no event (no object with type, seq and time).
+    """
+    head = line[:-SUFFIX_BYTES]
+    if line[-SUFFIX_BYTES:] != b',"crc":"%08x"}' % crc32(head):
+        raise DamagedLine("the line's checksum does not match")
+    return decode_body(line)
+
+
+def decode_body(body: bytes) -> AnyEvent:
+    """Decode an event's JSON, sealed or not, without looking at the seal.
+
+    Raises:
+        DamagedLine: it is no event.
+    """
+    try:
+        return _known.decode(body)
+    except (msgspec.DecodeError, UnicodeError, RecursionError):
+        return _free(body)
+
+
+def _free(body: bytes) -> FreeEvent:
+    from .text import decode_json
+
+    try:
+        fields = decode_json(body)
+    except ValueError as exc:
+        raise DamagedLine(f"the line is not JSON: {exc}") from None
+    if not isinstance(fields, dict):
+        raise DamagedLine("the line is not an object")
+    kind, seq, time = fields.pop("type", None), fields.pop("seq", None), fields.pop("time", None)
+    if not (isinstance(kind, str) and type(seq) is int and type(time) is int):
+        raise DamagedLine("the line is no event: it lacks type, seq or time")
+    fields.pop("crc", None)
+    return FreeEvent(kind, seq, time, fields)
+
+
+def plain(value: Any, path: str = "$", depth: int = MAX_DEPTH) -> Any:
+    """Return value if it is plain JSON (L2), copied so that its owner cannot change it later.
+
+    Raises:
+        NotPlainJSON: with the path of the first thing that is not.
+    """
+    kind = type(value)
+    if value is None or kind is bool or kind is int:
+        return value
+    if kind is str:
+        try:
+            value.encode()
+        except UnicodeEncodeError:
+            raise NotPlainJSON(path, "a str with a lone surrogate") from None
+        return value
+    if kind is float:
+        if not math.isfinite(value):
+            raise NotPlainJSON(path, str(value))
+        return value
+    if depth <= 0:
+        raise NotPlainJSON(path, "deeper nesting than 100")
+    if kind is list or kind is tuple:
+        return [plain(item, f"{path}[{i}]", depth - 1) for i, item in enumerate(value)]
+    if kind is dict:
+        for key in value:
+            if type(key) is not str:
+                raise NotPlainJSON(path, f"the key {key!r} of type {type(key).__name__}")
+        return {plain(key, path): plain(item, f"{path}.{key}", depth - 1) for key, item in value.items()}
+    raise NotPlainJSON(path, kind.__name__)
