@@ -1,0 +1,75 @@
+"""The testing kit: test your own agent as checkrein tests itself. See docs/testing.md.
+
+Names are imported on first use, so that one part does not load another.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from .scripted import (
+        ScriptedModel,
+        call,
+        check,
+        error,
+        finish,
+        forever,
+        hang,
+        metadata,
+        opaque,
+        text,
+        thinking,
+        torn,
+        usage,
+        wait,
+    )
+
+_SCRIPTED = (
+    "ScriptedModel",
+    "text",
+    "thinking",
+    "call",
+    "usage",
+    "finish",
+    "torn",
+    "error",
+    "wait",
+    "hang",
+    "check",
+    "metadata",
+    "opaque",
+    "forever",
+)
+_HOME = dict.fromkeys(_SCRIPTED, ".scripted")
+
+__all__ = [
+    "ScriptedModel",
+    "text",
+    "thinking",
+    "call",
+    "usage",
+    "finish",
+    "torn",
+    "error",
+    "wait",
+    "hang",
+    "check",
+    "metadata",
+    "opaque",
+    "forever",
+]
+
+
+def __getattr__(name: str) -> Any:
+    home = _HOME.get(name)
+    if home is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = getattr(importlib.import_module(home, __name__), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_HOME})
