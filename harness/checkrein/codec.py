@@ -8,7 +8,8 @@ does not fit its type is kept as a FreeEvent.
 from __future__ import annotations
 
 import math
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, cast
 from zlib import crc32
 
 import msgspec
@@ -16,7 +17,7 @@ import msgspec
 from .errors import NotPlainJSON, RefusedAtAppend
 from .events import AnyEvent, FreeEvent, KnownEvent
 
-__all__ = ["encode", "seal", "unseal", "decode", "decode_body", "plain", "DamagedLine", "SUFFIX_BYTES"]
+__all__ = ["encode", "seal", "unseal", "decode", "decode_all", "decode_body", "plain", "DamagedLine", "SUFFIX_BYTES"]
 
 SUFFIX_BYTES = 18
 MAX_DEPTH = 100
@@ -74,6 +75,24 @@ def decode(line: bytes) -> AnyEvent:
     if line[-SUFFIX_BYTES:] != b',"crc":"%08x"}' % crc32(head):
         raise DamagedLine("the line's checksum does not match")
     return decode_body(line)
+
+
+def decode_all(lines: Sequence[bytes]) -> list[AnyEvent]:
+    """Check and decode many sealed lines, several times faster than one by one.
+
+    Args:
+        lines: some hundred lines; more cost memory for nothing.
+
+    Raises:
+        DamagedLine: one of them is damaged; `decode` tells which.
+    """
+    crcs = tuple([crc32(line[:-SUFFIX_BYTES]) for line in lines])
+    if b"".join([line[-SUFFIX_BYTES:] for line in lines]) != b',"crc":"%08x"}' * len(crcs) % crcs:
+        raise DamagedLine("a line's checksum does not match")
+    try:
+        return cast("list[AnyEvent]", _known.decode_lines(b"\n".join(lines)))
+    except (msgspec.DecodeError, UnicodeError, RecursionError):  # one event we do not know is enough
+        return [decode_body(line) for line in lines]
 
 
 def decode_body(body: bytes) -> AnyEvent:

@@ -1,16 +1,47 @@
 """The store contract: what keeps sessions, and what every store has to do (R1-R5).
 
-A store deals in whole log lines as bytes (codec.py seals them with a CRC); it never interprets
-them. `checkrein.testing.store_conformance` runs any store against this contract.
+A store deals in whole log lines as bytes (codec.py seals them with a CRC) and never judges them:
+recovery.py does. `checkrein.testing.store_conformance` runs any store against this contract.
+All calls are synchronous and short; `sync` and what touches a slow disk may be called in a thread.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
-__all__ = ["Store", "SessionInfo", "StoredLog", "Writer"]
+from .errors import StoreError
+
+__all__ = ["Store", "SessionInfo", "StoredLog", "Writer", "check_session_id", "check_lines"]
+
+_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}(?<!\.)")
+
+
+def check_session_id(session_id: str) -> str:
+    """Return the id if any store can use it, as the name of a folder for one.
+
+    Raises:
+        StoreError: it is anything but 1 to 128 letters, digits, `.`, `_` and `-`.
+    """
+    if not _ID.fullmatch(session_id):
+        raise StoreError(
+            "expected a session id of 1 to 128 letters, digits, '.', '_' or '-', beginning with a letter or "
+            f"digit and not ending with a dot, got {session_id!r}"
+        )
+    return session_id
+
+
+def check_lines(lines: Sequence[bytes]) -> None:
+    """Refuse what would not come back as the same lines.
+
+    Raises:
+        StoreError: a line is empty or holds a newline.
+    """
+    for line in lines:
+        if not line or b"\n" in line:
+            raise StoreError(f"expected sealed log lines without newline, got {bytes(line[:80])!r}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,8 +63,9 @@ class StoredLog:
     """What a store found when it opened a session.
 
     Attributes:
-        lines: the log's lines in order, without newline, damaged ones included (codec.py judges them).
-        torn: the bytes behind the last newline, to be set aside (R1).
+        lines: the log's lines in order, without newline, damaged ones included (recovery.py judges them).
+        torn: what `recovery.split_tail` calls torn of the bytes behind the last newline (R1); what it
+            calls whole is the last of the lines.
     """
 
     lines: Sequence[bytes]
@@ -76,21 +108,27 @@ class Store(Protocol):
         """Create a session with its first lines, atomically: it is there whole, or not at all.
 
         Raises:
-            StoreError: a session of this id exists.
+            StoreError: a session of this id exists, or the id or a line cannot be kept.
         """
         ...
 
     def open(self, session_id: str) -> tuple[StoredLog, Writer]:
         """Open a session to continue it, taking the lock; sets a torn tail aside.
 
+        What was damaged stays as it is, byte by byte; what is appended begins on a line of its own.
+
         Raises:
             SessionNotFound: there is none.
-            SessionLocked: another process writes it.
+            SessionLocked: somebody else writes it; the message names who (R3).
         """
         ...
 
     def read(self, session_id: str, start: int = 0) -> StoredLog:
-        """Read a session without a lock, from line `start`.
+        """Read a session without a lock and without changing anything, from line `start` on.
+
+        Args:
+            session_id: which.
+            start: how many lines to leave out; more than there are gives none.
 
         Raises:
             SessionNotFound: there is none.
@@ -113,6 +151,6 @@ class Store(Protocol):
         """Return a blob's bytes.
 
         Raises:
-            StoreError: there is none, or it does not match its hash.
+            StoreError: there is none, it does not match its hash, or `sha256` is none.
         """
         ...

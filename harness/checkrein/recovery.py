@@ -1,0 +1,258 @@
+"""Recovery: from whatever bytes a store found to the events that can be trusted (R1, L5).
+
+Pure: the same bytes give the same answer, and no bytes give an exception. Closing what was open
+(R2) is not here: it is the fold's work, from these events.
+"""
+
+from __future__ import annotations
+
+import gc
+import re
+from bisect import bisect_left
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from operator import attrgetter
+from zlib import crc32
+
+from .codec import SUFFIX_BYTES, DamagedLine, decode, decode_all
+from .events import FORMAT, AnyEvent, FreeEvent, InboxAccepted, LogGap, SessionCreated
+from .messages import content_text
+from .store import SessionInfo, StoredLog
+from .text import preview
+
+__all__ = ["Gap", "Recovered", "recover", "salvage", "split_tail", "summary", "MAX_SEQ"]
+
+MAX_SEQ = 2**53
+"""No event we number comes near; a line beyond it is nobody's, and would leave no room to number on."""
+
+TITLE_CHARS = 80
+
+_CHUNK = 1_024
+_MANY = 2_000
+_seq = attrgetter("seq")
+_SEAL = re.compile(rb',"crc":"([0-9a-f]{8})"\}')
+_START = re.compile(rb'\{"type":"')
+_SEARCH = 64  # salvage may read a damaged stretch this many times, so that hostile bytes cost linear time
+
+
+@dataclass(frozen=True, slots=True)
+class Gap:
+    """A stretch of events that is lost.
+
+    Attributes:
+        after: the last good seq before it; -1 if the log's beginning is lost.
+        before: the first good seq behind it.
+        skipped_bytes: bytes found in between that are no event.
+    """
+
+    after: int
+    before: int
+    skipped_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Recovered:
+    """What a log holds.
+
+    Attributes:
+        events: every event that can be trusted, seq ascending, each seq once.
+        lines: their sealed lines, as stored.
+        gaps: the losses that no `log/gap` event in the log names yet.
+        set_aside: the torn tail (R1).
+        skipped_bytes: all bytes that are no event, or one whose seq came before; the torn tail not included.
+        read_only: a newer version began this log; it may be read, not continued.
+    """
+
+    events: list[AnyEvent]
+    lines: list[bytes]
+    gaps: list[Gap] = field(default_factory=list)
+    set_aside: bytes = b""
+    skipped_bytes: int = 0
+    read_only: bool = False
+
+
+def recover(stored: StoredLog) -> Recovered:
+    """Return the events of a stored log, whatever its bytes are.
+
+    Lines that are damaged, foreign or repeated are left out and counted; two events glued to one line,
+    or other bytes stuck to one, are told apart by their seals; an event out of order is put in its
+    place, and of two with the same seq the first one written stays.
+
+    Args:
+        stored: what the store found.
+
+    Returns:
+        The events with their lines, and what is missing between them.
+    """
+    with _without_gc(len(stored.lines)):
+        events, lines, damage, contiguous = _read(stored.lines)
+    if not contiguous:
+        events, lines = _in_order(events, lines, damage)
+    read_only = bool(events) and _is_newer(events[0])
+    skipped = sum(size for _, size in damage)
+    return Recovered(events, lines, _gaps(events, damage), stored.torn, skipped, read_only)
+
+
+def salvage(data: bytes) -> Iterator[bytes]:
+    """Yield the sealed lines within damaged bytes, in order.
+
+    A line begins with `{"type":"` and its seal says where it ends, so two glued together (a lost
+    newline) or one behind a fragment (an append after a crash) are found whole.
+    """
+    view = memoryview(data)
+    budget = _SEARCH * len(data)
+    begin = 0
+    for seal in _SEAL.finditer(data):
+        wanted = int(seal[1], 16)
+        for start in _START.finditer(data, begin, seal.start()):
+            budget -= seal.start() - start.start()
+            if crc32(view[start.start() : seal.start()]) == wanted:
+                yield data[start.start() : seal.end()]
+                begin = seal.end()
+                break
+            if budget < 0:
+                return
+
+
+def split_tail(tail: bytes) -> tuple[bytes, bytes]:
+    """Divide the bytes behind a log's last newline into what is still whole and what is torn.
+
+    Stores call it when they open a log: a last event that lacks only its newline is not lost.
+
+    Args:
+        tail: the bytes behind the last newline.
+
+    Returns:
+        The part up to the last whole event, which becomes a line, and the rest, which is set aside.
+    """
+    end = 0
+    for line in salvage(tail):
+        end = tail.index(line, end) + len(line)
+    return tail[:end], tail[end:]
+
+
+def summary(
+    session_id: str, head: Sequence[bytes], tail: Sequence[bytes] | None = None, *, size_bytes: int = 0
+) -> SessionInfo:
+    """Describe a session for a listing, from its first and last lines.
+
+    Args:
+        session_id: its id.
+        head: lines of its beginning; the first input found there gives the title.
+        tail: lines of its end; None if head is the whole log.
+        size_bytes: the log's size.
+
+    Returns:
+        A line of the listing; `problem` says what is wrong with the lines seen.
+    """
+    first = recover(StoredLog(head))
+    last = first if tail is None else recover(StoredLog(tail))
+    created = first.events[0] if first.events else None
+    newest = last.events[-1] if last.events else created
+    title = next((content_text(event.content) for event in first.events if type(event) is InboxAccepted), "")
+    problem = None
+    if type(created) is not SessionCreated:
+        problem = "its first event is lost or unknown" if first.lines else "it holds no readable event"
+    elif first.skipped_bytes or last.skipped_bytes or (tail is None and first.gaps):
+        problem = f"damaged: {max(first.skipped_bytes, last.skipped_bytes)} bytes cannot be read"
+    return SessionInfo(
+        id=session_id,
+        agent=created.agent if type(created) is SessionCreated else "",
+        created_ms=created.time if created else 0,
+        updated_ms=newest.time if newest else 0,
+        events=newest.seq + 1 if newest else 0,
+        size_bytes=size_bytes,
+        title=preview(" ".join(title.split()), TITLE_CHARS),
+        problem=problem,
+    )
+
+
+_Damage = list[tuple[int, int]]  # (the seq before it in the file, bytes)
+
+
+def _read(stored: Sequence[bytes]) -> tuple[list[AnyEvent], list[bytes], _Damage, bool]:
+    """Decode all good lines in file order, and say whether their seqs are simply 0, 1, 2, ..."""
+    events: list[AnyEvent] = []
+    lines: list[bytes] = []
+    damage: _Damage = []
+    contiguous = True
+    for first in range(0, len(stored), _CHUNK):
+        chunk = stored[first : first + _CHUNK]
+        begin = len(events)
+        try:
+            events += decode_all(chunk)
+            lines += chunk
+        except DamagedLine:
+            _pick(chunk, events, lines, damage)
+        contiguous = contiguous and list(map(_seq, events[begin:])) == list(range(begin, len(events)))
+    return events, lines, damage, contiguous
+
+
+@contextmanager
+def _without_gc(rows: int) -> Iterator[None]:
+    """Pause the cyclic collector while many events are made: none of them is garbage, and it looks at all of them."""
+    if rows < _MANY or not gc.isenabled():
+        yield
+        return
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.enable()
+
+
+def _pick(chunk: Sequence[bytes], events: list[AnyEvent], lines: list[bytes], damage: _Damage) -> None:
+    """Take the good events out of a chunk that holds damage."""
+    for line in chunk:
+        left = len(line)
+        for part in (line,) if _is_sealed(line) else salvage(line):
+            try:
+                event = decode(part)
+            except DamagedLine:
+                continue
+            left -= len(part)
+            events.append(event)
+            lines.append(part)
+        if left:
+            damage.append((events[-1].seq if events else -1, left))
+
+
+def _is_sealed(line: bytes) -> bool:
+    head = line[:-SUFFIX_BYTES]
+    return line[-SUFFIX_BYTES:] == b',"crc":"%08x"}' % crc32(head)
+
+
+def _in_order(events: list[AnyEvent], lines: list[bytes], damage: _Damage) -> tuple[list[AnyEvent], list[bytes]]:
+    """Sort by seq; the first of a seq wins, what loses is counted as damage."""
+    place: dict[int, int] = {}
+    for index, event in enumerate(events):
+        if not 0 <= event.seq <= MAX_SEQ or place.setdefault(event.seq, index) != index:
+            damage.append((events[index - 1].seq if index else -1, len(lines[index])))
+    order = [place[seq] for seq in sorted(place)]
+    return [events[i] for i in order], [lines[i] for i in order]
+
+
+def _gaps(events: Sequence[AnyEvent], damage: Sequence[tuple[int, int]]) -> list[Gap]:
+    """Name each jump of seq that the log does not name itself."""
+    if not events or events[-1].seq == len(events) - 1:
+        return []
+    named = {(event.after, event.before) for event in events if type(event) is LogGap}
+    sizes = sorted(damage)
+    gaps = []
+    last = -1
+    for event in events:
+        if event.seq != last + 1 and (last, event.seq) not in named:
+            inside = sizes[bisect_left(sizes, (last, 0)) : bisect_left(sizes, (event.seq, 0))]
+            gaps.append(Gap(last, event.seq, sum(size for _, size in inside)))
+        last = event.seq
+    return gaps
+
+
+def _is_newer(first: AnyEvent) -> bool:
+    if type(first) is SessionCreated:
+        return first.format > FORMAT
+    if type(first) is FreeEvent and first.type == SessionCreated.__struct_config__.tag:
+        number = first.fields.get("format")
+        return not isinstance(number, int) or number > FORMAT
+    return False
