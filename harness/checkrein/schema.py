@@ -1,0 +1,331 @@
+"""JSON Schemas from type hints: what a function's parameters are to a model, and how its arguments are checked.
+
+Foreign schemas (MCP) are in foreign.py; docstrings in docstrings.py; tools in tools.py.
+"""
+
+from __future__ import annotations
+
+import inspect
+import typing
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+from msgspec import UNSET, UnsetType
+
+from .docstrings import parse_docstring
+from .errors import ConfigError
+
+__all__ = ["Signature", "read_signature", "inline_refs", "summary", "depth_exceeds", "MAX_DEPTH"]
+
+MAX_DEPTH = 100
+MAX_INLINED_NODES = 5_000
+_DEFS = ("$defs", "definitions")
+
+
+class Signature:
+    """A function's parameters, read once at declaration.
+
+    Attributes:
+        description: the docstring's text before its sections.
+        parameters: the JSON Schema of type object.
+        model: a msgspec Struct with one field per parameter; an optional one that was not given is UNSET.
+        verbatim: whether checked arguments are what the function takes, with nothing to convert.
+        other_keys: whether a mapping in it has keys that are no str.
+        context: the parameter that takes the ToolContext, if any.
+    """
+
+    __slots__ = ("context", "description", "model", "other_keys", "parameters", "verbatim")
+
+    def __init__(
+        self,
+        description: str,
+        parameters: dict[str, Any],
+        model: type[msgspec.Struct],
+        context: str | None,
+    ) -> None:
+        self.description = description
+        self.parameters = parameters
+        self.model = model
+        self.verbatim, self.other_keys = _traits(msgspec.inspect.type_info(model))
+        self.context = context
+
+
+def read_signature(fn: Callable[..., Any], context_type: type) -> Signature:
+    """Read a function's hints and docstring.
+
+    Args:
+        fn: the function; every parameter needs a hint that msgspec can describe.
+        context_type: the class whose parameter is filled in and is no part of the schema (X8).
+
+    Raises:
+        ConfigError: a parameter cannot become a schema; it names the function and the parameter.
+    """
+    where = describe_function(fn)
+    description, docs = parse_docstring(inspect.getdoc(fn) if not inspect.ismethod(fn) else inspect.getdoc(fn.__func__))
+    hints = _hints(fn, where, context_type)
+    context: str | None = None
+    fields: list[tuple[str, Any] | tuple[str, Any, Any]] = []
+    defaults: dict[str, Any] = {}
+    for parameter in _parameters(fn, where):
+        hint = hints.get(parameter.name, parameter.annotation)
+        if hint is inspect.Parameter.empty:
+            hint_self = "; make a tool of a method with tool(object.method)" if parameter.name == "self" else ""
+            raise ConfigError(f"{where}: parameter {parameter.name!r} has no type hint; add one{hint_self}")
+        if _is_context(hint, context_type):
+            if context is not None:
+                raise ConfigError(f"{where}: parameters {context!r} and {parameter.name!r} both take the context")
+            context = parameter.name
+        elif parameter.default is inspect.Parameter.empty:
+            fields.append((parameter.name, hint))
+        else:
+            fields.append((parameter.name, hint | UnsetType if _can_or(hint) else _union(hint), UNSET))
+            defaults[parameter.name] = parameter.default
+    model = _model(where, fields)
+    schema = _schema(where, model, fields)
+    _decorate(schema, docs, defaults)
+    return Signature(description, schema, model, context)
+
+
+def describe_function(fn: Callable[..., Any]) -> str:
+    """Name a function for an error message: its qualified name and module."""
+    target = inspect.unwrap(getattr(fn, "func", fn))
+    name = getattr(target, "__qualname__", None) or type(target).__qualname__
+    return f"tool function {name} in {getattr(target, '__module__', '?')}"
+
+
+def _parameters(fn: Callable[..., Any], where: str) -> list[inspect.Parameter]:
+    try:
+        parameters = list(inspect.signature(fn).parameters.values())
+    except (TypeError, ValueError) as exc:
+        raise ConfigError(f"{where}: its signature cannot be read ({exc}); wrap it in a function with hints") from None
+    refused = {
+        inspect.Parameter.VAR_POSITIONAL: "*",
+        inspect.Parameter.VAR_KEYWORD: "**",
+        inspect.Parameter.POSITIONAL_ONLY: "positional-only ",
+    }
+    for parameter in parameters:
+        if (kind := refused.get(parameter.kind)) is not None:
+            raise ConfigError(
+                f"{where}: expected parameters a model can name, got {kind}{parameter.name};"
+                " give each one a name of its own and a type hint"
+            )
+    return parameters
+
+
+def _hints(fn: Callable[..., Any], where: str, context_type: type) -> dict[str, Any]:
+    target: Any = getattr(fn, "func", fn)  # functools.partial
+    if not (inspect.isfunction(target) or inspect.ismethod(target)):
+        target = type(target).__call__  # an object that can be called
+    try:
+        return typing.get_type_hints(target, include_extras=True)
+    except NameError:
+        pass
+    except Exception as exc:
+        raise ConfigError(f"{where}: its type hints cannot be read: {exc}") from exc
+    # Names that exist only for type checkers, or in the function around it: ToolContext and the closure are known.
+    plain = inspect.unwrap(target)
+    names = {context_type.__name__: context_type, **getattr(plain, "__globals__", {})}
+    try:
+        names.update(inspect.getclosurevars(plain).nonlocals)
+        return typing.get_type_hints(target, localns=names, include_extras=True)
+    except Exception as exc:
+        raise ConfigError(
+            f"{where}: its type hints cannot be read: {exc}; types of parameters must be importable from its module"
+        ) from exc
+
+
+def _is_context(hint: Any, context_type: type) -> bool:
+    if typing.get_origin(hint) is typing.Annotated:
+        hint = typing.get_args(hint)[0]
+    if hint is context_type:
+        return True
+    args = typing.get_args(hint)
+    return context_type in args and all(arg is context_type or arg is type(None) for arg in args)
+
+
+def _can_or(hint: Any) -> bool:
+    return isinstance(hint, type) and hasattr(hint, "__or__")
+
+
+def _union(hint: Any) -> Any:
+    return typing.Union[hint, UnsetType]  # noqa: UP007 - a hint may be a form that knows no `|`
+
+
+def _model(where: str, fields: list[Any]) -> type[msgspec.Struct]:
+    try:
+        return msgspec.defstruct("arguments", fields, kw_only=True, forbid_unknown_fields=True)
+    except (TypeError, ValueError) as exc:
+        raise ConfigError(f"{where}: its parameters cannot become a schema: {exc}") from exc
+
+
+_VERBATIM = (
+    *(msgspec.inspect.StrType, msgspec.inspect.IntType, msgspec.inspect.BoolType, msgspec.inspect.NoneType),
+    *(msgspec.inspect.LiteralType, msgspec.inspect.AnyType),
+)
+
+
+def _traits(model: msgspec.inspect.Type) -> tuple[bool, bool]:
+    """Whether conversion changes no value of a model's fields; and whether a mapping has keys that are no str."""
+    verbatim, other_keys = True, False
+    stack: list[Any] = [field.type for field in model.fields]  # type: ignore[attr-defined]
+    seen: set[int] = set()
+    while stack:
+        info = stack.pop()
+        if id(info) in seen:
+            continue
+        seen.add(id(info))
+        if isinstance(info, msgspec.inspect.DictType):
+            other_keys = other_keys or not isinstance(info.key_type, msgspec.inspect.StrType)
+        elif not isinstance(info, (*_VERBATIM, msgspec.inspect.ListType, msgspec.inspect.UnionType)):
+            verbatim = False  # a float takes 1 and becomes 1.0; everything else becomes an object of its type
+        for name in getattr(info, "__struct_fields__", ()):
+            stack.extend(_inner(getattr(info, name)))
+    return verbatim and not other_keys, other_keys
+
+
+def _inner(value: Any) -> list[Any]:
+    if isinstance(value, msgspec.inspect.Field):
+        return [value.type]
+    if isinstance(value, msgspec.inspect.Type):
+        return [value]
+    return [found for item in value for found in _inner(item)] if isinstance(value, tuple) else []
+
+
+def _schema(where: str, model: type[msgspec.Struct], fields: list[Any]) -> dict[str, Any]:
+    try:
+        msgspec.json.Decoder(model)  # finds unions that could not be told apart
+        schema = msgspec.json.schema(model)
+    except Exception as exc:
+        for name, hint, *_ in fields:
+            try:
+                msgspec.json.Decoder(hint)
+                msgspec.json.schema(hint)
+            except Exception as found:
+                raise ConfigError(
+                    f"{where}: parameter {name!r} cannot become a JSON Schema: {found};"
+                    " use JSON types, dataclasses, TypedDict, Enum, Literal or msgspec Structs"
+                ) from found
+        raise ConfigError(f"{where}: its parameters cannot become a JSON Schema: {exc}") from exc
+    root: dict[str, Any] = {**schema["$defs"].pop("arguments"), "$defs": schema["$defs"]}
+    root.pop("title", None)
+    return inline_refs(root)
+
+
+def _decorate(schema: dict[str, Any], docs: dict[str, str], defaults: dict[str, Any]) -> None:
+    properties = schema.setdefault("properties", {})
+    for name, prop in properties.items():
+        prop.pop("default", None)  # UNSET is ours; the function's own default follows
+        if text := docs.get(name):
+            prop.setdefault("description", text)
+        if defaults.get(name) is not None:
+            try:
+                prop["default"] = msgspec.json.decode(msgspec.json.encode(defaults[name]))
+            except Exception:  # noqa: S110 - a default that is no JSON is the function's own affair
+                pass
+
+
+def inline_refs(schema: dict[str, Any]) -> dict[str, Any]:
+    """Return the schema with its local `$ref`s replaced by what they name, as far as they are not recursive.
+
+    Many models see nothing behind a `$ref`. Recursive ones stay, with their definitions; a schema that would grow
+    beyond MAX_INLINED_NODES is returned as it was.
+
+    Args:
+        schema: a JSON Schema; it is not changed.
+    """
+    budget = [MAX_INLINED_NODES]
+    kept: set[str] = set()
+    try:
+        body = {key: value for key, value in schema.items() if key not in _DEFS}
+        out: dict[str, Any] = _inline(body, schema, (), kept, budget)
+        if kept:
+            # What refers to itself keeps all definitions, as they were: a part of them could not be told apart safely.
+            out.update({key: schema[key] for key in _DEFS if key in schema})
+        return out
+    except (RecursionError, LookupError):
+        return schema
+
+
+def _inline(node: Any, root: dict[str, Any], trail: tuple[str, ...], kept: set[str], budget: list[int]) -> Any:
+    budget[0] -= 1
+    if budget[0] < 0 or len(trail) > MAX_DEPTH:
+        raise RecursionError
+    if isinstance(node, list):
+        return [_inline(item, root, trail, kept, budget) for item in node]
+    if not isinstance(node, dict):
+        return node
+    ref = node.get("$ref")
+    if isinstance(ref, str) and ref.startswith("#"):
+        target = _lookup(root, ref)
+        if ref in trail or ref == "#" or _refers_to(target, ref, root, 0):
+            kept.add(ref)
+            return dict(node)
+        merged = _inline(target, root, (*trail, ref), kept, budget)
+        siblings = {k: _inline(v, root, trail, kept, budget) for k, v in node.items() if k != "$ref"}
+        return {**merged, **siblings} if isinstance(merged, dict) else merged
+    return {key: _inline(value, root, trail, kept, budget) for key, value in node.items()}
+
+
+def _refers_to(node: Any, ref: str, root: dict[str, Any], depth: int, seen: frozenset[str] = frozenset()) -> bool:
+    """Whether a definition comes back to itself, directly or through others."""
+    if depth > MAX_DEPTH:
+        raise RecursionError
+    if isinstance(node, list):
+        return any(_refers_to(item, ref, root, depth + 1, seen) for item in node)
+    if not isinstance(node, dict):
+        return False
+    found = node.get("$ref")
+    if found == ref or found == "#":
+        return True
+    if isinstance(found, str) and found not in seen and found.startswith("#"):
+        return _refers_to(_lookup(root, found), ref, root, depth + 1, seen | {found})
+    return any(_refers_to(value, ref, root, depth + 1, seen) for value in node.values())
+
+
+def _lookup(root: dict[str, Any], ref: str) -> Any:
+    node: Any = root
+    for part in ref.lstrip("#").strip("/").split("/") if ref != "#" else ():
+        part = part.replace("~1", "/").replace("~0", "~")
+        node = node[int(part)] if isinstance(node, list) else node[part]
+    return node
+
+
+def summary(parameters: dict[str, Any]) -> str:
+    """Return a schema's top level in one line for an error message, as `{"key": string, "limit"?: integer}`."""
+    required = parameters.get("required", ())
+    properties = parameters.get("properties")
+    if not isinstance(properties, dict):
+        return "{}"
+    parts = [
+        f'"{name}"{"" if name in required else "?"}: {_word(prop)}' for name, prop in list(properties.items())[:40]
+    ]
+    return "{" + ", ".join(parts) + (", ..." if len(properties) > 40 else "") + "}"
+
+
+def _word(prop: Any) -> str:
+    if not isinstance(prop, dict):
+        return "any"
+    if "enum" in prop:
+        return "one of " + msgspec.json.encode(prop["enum"]).decode()[:200]
+    if isinstance(options := prop.get("anyOf"), list):
+        return " or ".join(_word(option) for option in options[:8])
+    kind = prop.get("type", "any")
+    if kind == "array":
+        return f"array of {_word(prop.get('items', {}))}"
+    return " or ".join(map(str, kind)) if isinstance(kind, list) else str(kind)
+
+
+def depth_exceeds(value: Any, depth: int) -> bool:
+    """Whether a JSON value nests deeper than `depth` levels; walks it level by level, so it cannot overflow."""
+    level = [value]
+    for _ in range(depth + 1):
+        level = [
+            child
+            for node in level
+            if isinstance(node, (dict, list))
+            for child in (node.values() if isinstance(node, dict) else node)
+        ]
+        if not level:
+            return False
+    return True
