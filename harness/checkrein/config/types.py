@@ -1,0 +1,138 @@
+"""The shape of `checkrein.toml`, as types: every key, its default and its limits.
+
+The docstrings' `Attributes` are the reference (docs/config.md is made from them). Reading files is
+layers.py; what is wrong in a document is told by convert.py.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+import msgspec
+from msgspec import Meta, Struct
+
+from checkrein.agents import AgentSpec
+
+__all__ = ["AgentConfig", "HarnessConfig", "LimitsConfig", "PluginsConfig", "SessionConfig"]
+
+Id = Annotated[
+    str, Meta(min_length=1, max_length=128, pattern=r"^[^\s/\\]+$", extra_json_schema={"not": {"pattern": r"\s"}})
+]
+Name = Annotated[str, Meta(min_length=1)]
+Count = Annotated[int, Meta(ge=0, le=2**31)]
+AtLeastOne = Annotated[int, Meta(ge=1, le=2**31)]
+Seconds = Annotated[float, Meta(gt=0, le=86_400 * 365)]
+
+
+class AgentConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One of `[[agents]]`.
+
+    Attributes:
+        id: its name, unique, without blanks and slashes.
+        model: `provider:model`, or `auto`; without it the top-level `model`.
+        system_prompt: its own part of the system prompt, the last one.
+        tools: names or patterns (`fs_*`) of the tools it may use; without it all.
+        plugins: `[agents.plugins.NAME]`, single keys of a plugin's table, overriding for this agent.
+        max_steps: steps a turn may take; 0 = unlimited.
+        max_parallel_tool_calls: calls of one step that run at once, at least 1.
+        max_steering_extensions: times in a row that steering may extend a final answer.
+        inbox_max: pending inputs at most; a full inbox refuses.
+        queue_mode: what a turn takes of the queue: `all` or `one`.
+        settings: request settings that every provider understands, as `temperature`.
+    """
+
+    id: Id
+    model: Name | None = None
+    system_prompt: str = ""
+    tools: tuple[Name, ...] | None = None
+    plugins: dict[str, dict[str, Any]] = {}
+    max_steps: Count = 100
+    max_parallel_tool_calls: AtLeastOne = 4
+    max_steering_extensions: Count = 8
+    inbox_max: AtLeastOne = 1_000
+    queue_mode: Literal["all", "one"] = "all"
+    settings: dict[str, Any] = {}
+
+
+class PluginsConfig(Struct, frozen=True, kw_only=True):
+    """`[plugins]`: which plugins load, and `[plugins.NAME]`, their tables.
+
+    Attributes:
+        allow: the only plugins of others that load; empty = no restriction. Our own load unless blocked by name.
+        block: plugins that do not load and are not imported.
+        override: names (of tools, providers, stores, event types, commands, plugins) that a later owner may take over.
+        autoload: whether installed plugins of others load although neither `allow` nor a table names them.
+        tables: `[plugins.NAME]`, by plugin name; typed by the plugin's own `Config`.
+    """
+
+    allow: tuple[Name, ...] = ()
+    block: tuple[Name, ...] = ()
+    override: tuple[Name, ...] = ()
+    autoload: bool = True
+    tables: dict[str, dict[str, Any]] = {}
+
+
+class SessionConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """`[session]`: where sessions are kept.
+
+    Attributes:
+        store: the store's name; `memory` keeps nothing.
+        dir: the folder of file stores, from the project's folder; without it the store's own choice.
+        sync: `turn` syncs to disk at the end of a turn and before an approval, `always` at every flush point.
+    """
+
+    store: Name = "jsonl"
+    dir: Name | None = None
+    sync: Literal["turn", "always"] = "turn"
+
+
+class LimitsConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """`[limits]`: what bounds a harness.
+
+    Attributes:
+        tool_threads: threads for synchronous tools, of the whole harness.
+        close_timeout_s: seconds that closing waits for what does not stop, at most.
+        output_max_bytes: bytes of a tool's output that are logged; the whole goes into a blob.
+        hook_deadlines_s: `[limits.hook_deadlines_s]`, seconds an async implementation may take, by hook name.
+    """
+
+    tool_threads: AtLeastOne = 64
+    close_timeout_s: Seconds = 5.0
+    output_max_bytes: Annotated[int, Meta(ge=256, le=2**31)] = 65_536
+    hook_deadlines_s: dict[str, Seconds] = {}
+
+
+class HarnessConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """`checkrein.toml`.
+
+    Attributes:
+        model: `provider:model` of agents that name none; `auto` takes the first provider that has its credentials.
+        loop: the loop that drives agents, an entry point of group `checkrein.loops`.
+        agents: `[[agents]]`; without any there is one, `main`.
+        plugins: `[plugins]`.
+        session: `[session]`.
+        limits: `[limits]`.
+    """
+
+    model: Name = "auto"
+    loop: Name = "default"
+    agents: tuple[AgentConfig, ...] = ()
+    plugins: PluginsConfig = PluginsConfig()
+    session: SessionConfig = SessionConfig()
+    limits: LimitsConfig = LimitsConfig()
+
+    def agent_specs(self) -> list[AgentSpec]:
+        """The agents as the harness makes them; one `main` if the file has none."""
+        agents = self.agents or (AgentConfig(id="main"),)
+        return [self._spec(agent) for agent in agents]
+
+    def _spec(self, agent: AgentConfig) -> AgentSpec:
+        members = {name: getattr(agent, name) for name in agent.__struct_fields__}
+        return AgentSpec(**{**members, "model": agent.model or self.model})
+
+
+def plain(config: HarnessConfig) -> dict[str, Any]:
+    """Return a config as the plain document it could be read from."""
+    document: dict[str, Any] = msgspec.to_builtins(config)
+    document["plugins"] |= document["plugins"].pop("tables")
+    return document

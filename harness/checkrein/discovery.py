@@ -1,0 +1,119 @@
+"""What the installed distributions offer, read from their metadata: entry points, found without an import.
+
+Plugins, loops and commands come in by the same door. This module imports only the standard
+library (`checkrein --help` needs it); loading plugins is plugins.py.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from .errors import ConfigError
+from .nearest import did_you_mean
+
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
+
+__all__ = ["BUILTIN", "COMMANDS", "LOOPS", "PLUGINS", "Found", "discover", "load_named"]
+
+BUILTIN = "checkrein"
+COMMANDS = "checkrein.commands"
+LOOPS = "checkrein.loops"
+PLUGINS = "checkrein.plugins"
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """An entry point and where it comes from.
+
+    Attributes:
+        name: the entry point's name.
+        value: what it points to, as `package.module:Object`.
+        distribution: the distribution's name, empty if it is not known.
+        version: the distribution's version, empty if it is not known.
+        entry_point: what loads it.
+    """
+
+    name: str
+    value: str
+    distribution: str
+    version: str
+    entry_point: EntryPoint
+
+    @property
+    def builtin(self) -> bool:
+        """Whether it is one of ours."""
+        return self.distribution == BUILTIN
+
+    @property
+    def origin(self) -> str:
+        """Distribution and version, for a person."""
+        return " ".join(part for part in (self.distribution or "an unknown distribution", self.version) if part)
+
+    def load(self) -> Any:
+        """Import what the entry point names; whatever the import raises goes on."""
+        return self.entry_point.load()
+
+
+def discover(group: str) -> list[Found]:
+    """Return the entry points of a group in plugin order: ours as declared, then the others by name.
+
+    The order of directories on sys.path must not decide the order of plugins, so the others are sorted.
+
+    Args:
+        group: the entry-point group.
+    """
+    from importlib.metadata import entry_points
+
+    found = [_found(point) for point in entry_points(group=group)]
+    ours = [one for one in found if one.builtin]
+    others = sorted((one for one in found if not one.builtin), key=lambda one: (one.name, one.distribution, one.value))
+    return list(dict.fromkeys(ours + others))
+
+
+def _found(point: EntryPoint) -> Found:
+    dist = point.dist
+    name = version = ""
+    if dist is not None:
+        try:
+            name, version = dist.name or "", dist.version or ""
+        except Exception:  # metadata of a broken installation: the entry point is still there
+            name = name or ""
+    return Found(point.name, point.value, name, version, point)
+
+
+def load_named(group: str, name: str, *, what: str, path: str | None = None, found: Iterable[Found] = ()) -> Any:
+    """Import the one entry point of this name.
+
+    Args:
+        group: the entry-point group.
+        name: the entry point's name.
+        what: the word for it in messages, as `loop`.
+        path: the config key that names it.
+        found: entry points to choose from instead of the installed ones.
+
+    Raises:
+        ConfigError: there is none or more than one of this name, or it fails to import.
+    """
+    offered = list(found) or discover(group)
+    named = [one for one in offered if one.name == name]
+    if not named:
+        known = sorted({one.name for one in offered})
+        raise ConfigError(
+            f"expected one of the {what}s {', '.join(known) or '(none installed)'}, "
+            f"got {name!r}{did_you_mean(name, known)}; install the distribution that brings it (entry-point group {group})",
+            path=path,
+        )
+    if len(named) > 1:
+        both = " and ".join(one.origin for one in named)
+        raise ConfigError(f"expected one {what} named {name!r}, got it from {both}; uninstall one of them", path=path)
+    try:
+        return named[0].load()
+    except Exception as error:
+        raise ConfigError(
+            f"{what} {name!r} of {named[0].origin} ({named[0].value}) cannot be imported: "
+            f"{type(error).__name__}: {error}",
+            path=path,
+        ) from error

@@ -1,0 +1,115 @@
+"""Does a plugin fit the hook specifications? (H3) Asked before it is registered, so that nothing is half there.
+
+pluggy would find the unknown arguments itself; the colours, the misspelt names, the forgotten marks and
+the words of the error are ours.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import pluggy
+
+from .errors import PluginError
+from .hookspecs import HookInfo
+from .nearest import did_you_mean
+
+__all__ = ["check_plugin", "signature_of"]
+
+
+def signature_of(manager: pluggy.PluginManager, hook: str, *, is_async: bool = False) -> str:
+    """Return a hook's specification as the line a plugin would write.
+
+    Args:
+        manager: the pluggy manager that knows the specification.
+        hook: the hook's name.
+        is_async: whether the line is to begin with `async`.
+    """
+    spec = getattr(manager.hook, hook).spec
+    arguments = ", ".join(("self", *spec.argnames, *spec.kwargnames))
+    return f"{'async ' if is_async else ''}def {hook}({arguments})"
+
+
+def check_plugin(name: str, plugin: object, manager: pluggy.PluginManager, specs: Mapping[str, HookInfo]) -> list[str]:
+    """Check every implementation of a plugin against its specification (H3).
+
+    Args:
+        name: the plugin's name.
+        plugin: the instance or module to be registered.
+        manager: the pluggy manager; it must know all specifications.
+        specs: the hooks' contracts.
+
+    Returns:
+        The hooks the plugin implements, in alphabetical order.
+
+    Raises:
+        PluginError: names the plugin, the hook and the expected signature.
+    """
+    hooks: list[str] = []
+    for attribute in dir(plugin):
+        options = manager.parse_hookimpl_opts(plugin, attribute)
+        if options is None:
+            _check_unmarked(name, plugin, attribute, manager, specs)
+            continue
+        hook = options.get("specname") or attribute
+        if hook not in specs:
+            if not options.get("optionalhook"):
+                raise PluginError(
+                    f"expected the name of a hook, got {hook!r}{did_you_mean(hook, specs)}; "
+                    "`checkrein plugins --hooks` lists them",
+                    plugin=name,
+                )
+            continue
+        impl = pluggy.HookImpl(plugin, name, getattr(plugin, attribute), options)
+        _check_implementation(hook, impl, manager, specs[hook])
+        hooks.append(hook)
+    return sorted(hooks)
+
+
+def _check_unmarked(
+    name: str, plugin: object, attribute: str, manager: pluggy.PluginManager, specs: Mapping[str, HookInfo]
+) -> None:
+    """A method named as a hook but not marked is a guard that would never be asked."""
+    if attribute not in specs or inspect.ismodule(plugin):
+        return
+    if inspect.isroutine(inspect.getattr_static(plugin, attribute, None)):
+        raise PluginError(
+            f"{attribute} is named as a hook and lacks @hookimpl: mark it, or give it another name; "
+            f"expected @hookimpl {signature_of(manager, attribute)}",
+            plugin=name,
+        )
+
+
+def _check_implementation(hook: str, impl: pluggy.HookImpl, manager: pluggy.PluginManager, info: HookInfo) -> None:
+    def refuse(got: str, *, is_async: bool = False) -> PluginError:
+        expected = signature_of(manager, hook, is_async=is_async)
+        return PluginError(f"{hook}: got {got}, expected {expected}", plugin=impl.plugin_name)
+
+    if impl.hookwrapper:
+        raise refuse("an old-style wrapper (hookwrapper=True); write it with @hookimpl(wrapper=True)")
+    spec = getattr(manager.hook, hook).spec
+    known = (*spec.argnames, *spec.kwargnames)
+    unknown = [argument for argument in (*impl.argnames, *impl.kwargnames) if argument not in known]
+    if unknown:
+        raise refuse(f"an unknown argument {unknown[0]!r}{did_you_mean(unknown[0], known)}")
+    if not impl.wrapper:
+        _check_colour(impl.function, info, refuse)
+    elif not inspect.isgeneratorfunction(impl.function):
+        raise refuse("a wrapper that is no generator function: `result = yield`, then `return result`")
+
+
+def _check_colour(function: Callable[..., Any], info: HookInfo, refuse: Callable[..., PluginError]) -> None:
+    is_async = inspect.iscoroutinefunction(function)
+    if inspect.isasyncgenfunction(function):
+        hint = ": decorate it with @asynccontextmanager, below @hookimpl" if info.kind == "lifespan" else ""
+        raise refuse(f"an async generator{hint}")
+    if info.colour == "sync" and is_async:
+        raise refuse("an async function for a sync hook (nothing may be awaited there)")
+    if info.kind == "lifespan" and is_async:
+        raise refuse("an async function: return an async context manager instead, as @asynccontextmanager makes one")
+    if info.kind == "around" and not is_async and not inspect.iscoroutinefunction(inspect.unwrap(function)):
+        raise refuse("a function that is not async", is_async=True)
+    if info.kind != "collect" and inspect.isgeneratorfunction(function):
+        raise refuse("a generator that is not marked @hookimpl(wrapper=True)")

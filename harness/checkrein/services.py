@@ -1,0 +1,97 @@
+"""Services: what plugins offer each other and the harness, by type. Who asks a person, who runs a process.
+
+Plugins do not import each other; they meet here and in the hooks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any, TypeVar, cast
+
+from .errors import ConfigError
+
+__all__ = ["Services"]
+
+T = TypeVar("T")
+
+
+class Services:
+    """The services of one harness.
+
+    Args:
+        candidates: says for a type, in a few words each, which plugins could provide it; used only in
+            the error of a missing service.
+    """
+
+    def __init__(self, candidates: Callable[[type], Iterable[str]] | None = None) -> None:
+        self._candidates = candidates
+        self._provided: dict[type, tuple[Any, str | None]] = {}
+        self._left: dict[type, str] = {}
+
+    def provide(self, type_: type[T], value: T, plugin: str | None = None) -> None:
+        """Offer `value` as the service `type_`; it leaves with its plugin.
+
+        Args:
+            type_: the class or protocol that others ask for.
+            value: what they get.
+            plugin: the plugin that provides it; None for the program itself.
+
+        Raises:
+            ConfigError: the type is provided already, or `value` is not of it.
+        """
+        if type_ in self._provided:
+            raise ConfigError(
+                f"expected one provider of the service {_name(type_)}, got {_who(self._provided[type_][1])} and "
+                f"{_who(plugin)}; block one of them (plugins.block)"
+            )
+        if not _fits(value, type_):
+            raise ConfigError(f"expected a {_name(type_)} from {_who(plugin)}, got {type(value).__qualname__}")
+        self._provided[type_] = (value, plugin)
+
+    def service(self, type_: type[T]) -> T:
+        """Return the service of this type.
+
+        Raises:
+            ConfigError: nobody provides it; the message says who could.
+        """
+        try:
+            return cast(T, self._provided[type_][0])
+        except KeyError:
+            raise ConfigError(self._missing(type_)) from None
+
+    def has(self, type_: type) -> bool:
+        """Return whether somebody provides this type."""
+        return type_ in self._provided
+
+    def withdraw(self, plugin: str) -> list[type]:
+        """Take back everything a plugin provided, and return the types."""
+        gone = [type_ for type_, (_, owner) in self._provided.items() if owner == plugin]
+        for type_ in gone:
+            del self._provided[type_]
+            self._left[type_] = plugin
+        return gone
+
+    def _missing(self, type_: type) -> str:
+        who = list(self._candidates(type_)) if self._candidates is not None else []
+        if (left := self._left.get(type_)) is not None:
+            who.append(f"plugin {left!r} did, and has left")
+        there = ", ".join(sorted(_name(each) for each in self._provided)) or "(none)"
+        hint = (
+            f"could be provided by {'; '.join(who)}" if who else "call harness.provide(type, value), or load a plugin"
+        )
+        return f"expected a service {_name(type_)}, got none: provided are {there}; {hint}"
+
+
+def _name(type_: type) -> str:
+    return f"{type_.__module__}.{type_.__qualname__}"
+
+
+def _who(plugin: str | None) -> str:
+    return f"plugin {plugin!r}" if plugin is not None else "the program"
+
+
+def _fits(value: object, type_: type) -> bool:
+    try:
+        return isinstance(value, type_)
+    except TypeError:  # a protocol that cannot be checked at run time
+        return True
