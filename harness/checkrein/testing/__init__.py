@@ -9,6 +9,8 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from .clock import BACKENDS, Stuck, VirtualLoop, hold, run_seeded, run_virtual
+    from .script_data import load_script, parse_script, turns_of
     from .scripted import (
         ScriptedModel,
         call,
@@ -42,7 +44,9 @@ _SCRIPTED = (
     "opaque",
     "forever",
 )
-_HOME = dict.fromkeys(_SCRIPTED, ".scripted")
+_CLOCK = ("BACKENDS", "Stuck", "VirtualLoop", "hold", "run_seeded", "run_virtual")
+_DATA = ("load_script", "parse_script", "turns_of")
+_HOME = dict.fromkeys(_SCRIPTED, ".scripted") | dict.fromkeys(_CLOCK, ".clock") | dict.fromkeys(_DATA, ".script_data")
 
 __all__ = [
     "ScriptedModel",
@@ -59,6 +63,15 @@ __all__ = [
     "metadata",
     "opaque",
     "forever",
+    "load_script",
+    "parse_script",
+    "turns_of",
+    "run_virtual",
+    "run_seeded",
+    "hold",
+    "Stuck",
+    "VirtualLoop",
+    "BACKENDS",
 ]
 
 

@@ -15,6 +15,7 @@ from typing import Any
 from checkrein.chunks import Chunk
 from checkrein.errors import ProviderError
 from checkrein.messages import Request
+
 from .script import (
     CHUNK_TYPES,
     Check,
@@ -92,7 +93,7 @@ class ScriptedModel:
         self.opened = 0
         self.closed = 0
         self._turns: list[Turn] = []
-        self._ready: dict[int, Compiled] = {}
+        self._written: list[Compiled | None] = []  # by place; None where the turn is a function
         self._next = 0
         self._repeat = repeat
         self._record = record
@@ -111,10 +112,12 @@ class ScriptedModel:
         self.requests.append(request.replace(messages=tuple(request.messages)) if self._record else request)
         number = len(self.requests)
         place = self._take()
-        ready = self._ready.get(place)
-        if ready is None:
+        written = self._written[place] if place < len(self._written) else None
+        if written is None or not written.plain:
             return self._play(place, number, request)
-        return self._plain(ready.steps)  # type: ignore[arg-type]
+        if not written.fixed:
+            written = compile_turn(_turn(self._turns[place]), number)
+        return self._plain(written.steps)  # type: ignore[arg-type]
 
     def missing(self) -> str | None:
         """A script needs no credentials."""
@@ -144,13 +147,10 @@ class ScriptedModel:
             TypeError: something in a turn is no item.
             ValueError: metadata stands before every block.
         """
-        for place, turn in enumerate(turns, len(self._turns)):
-            written: Any = turn.turn if isinstance(turn, Forever) else turn
-            if not callable(written):  # a function's turn is judged when it is made
-                compiled = compile_turn(written, place + 1)
-                if compiled.plain and compiled.fixed:
-                    self._ready[place] = compiled
-        self._turns += turns
+        for turn in turns:
+            items = _turn(turn)  # a function's turn is judged when it is made
+            self._written.append(None if callable(items) else compile_turn(items, len(self._turns) + 1))
+            self._turns.append(turn)
 
     def verify(self) -> None:
         """Assert that every check held, every turn was played and every stream was closed.
@@ -210,9 +210,7 @@ class ScriptedModel:
                 " came; add a turn, or use forever(...) or repeat=True",
                 code="SCRIPT_EXHAUSTED",
             )
-        turn: Any = self._turns[place]
-        if isinstance(turn, Forever):
-            turn = turn.turn
+        turn = _turn(self._turns[place])
         if callable(turn):
             turn = turn(request)
             if inspect.isawaitable(turn):
@@ -231,3 +229,7 @@ class ScriptedModel:
             f"a check of the script failed at request {number}: {failed}",
             code="SCRIPT_CHECK",
         ) from failed
+
+
+def _turn(turn: Turn) -> Any:
+    return turn.turn if isinstance(turn, Forever) else turn

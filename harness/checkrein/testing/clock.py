@@ -1,0 +1,283 @@
+"""Virtual time and seeded scheduling: hours of sleeping in milliseconds, interleavings that replay.
+
+`run_virtual` runs an async function on a clock that jumps to the next timer whenever nothing else can
+go on. With a seed, tasks that are ready at once run in an order drawn from it: the same seed replays
+exactly, other seeds give other interleavings. Works on asyncio and trio; uvloop keeps its own time
+and is not supported here.
+
+Threads and sockets are real, and the clock cannot see them: `hold()` makes it walk with real time
+while they are at work. Work in the harness's own pool of tool threads holds it by itself.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import selectors
+import sys
+import time
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from math import inf
+from typing import Any, TypeVar, TypeVarTuple
+
+import anyio
+
+__all__ = ["BACKENDS", "Stuck", "VirtualLoop", "hold", "run_seeded", "run_virtual"]
+
+BACKENDS = ("asyncio", "trio")
+POLL_S = 0.001
+
+T = TypeVar("T")
+Args = TypeVarTuple("Args")
+
+
+class Stuck(TimeoutError):
+    """Nothing is scheduled, nothing came from outside for `stuck_s` real seconds: a deadlock."""
+
+    def __init__(self, stuck_s: float, tasks: list[str]) -> None:
+        super().__init__(
+            f"virtual time is stuck: no timer is set, and no thread or socket woke the loop for {stuck_s} real seconds;"
+            f" these tasks wait: {'; '.join(sorted(tasks)) or '(none)'}"
+        )
+
+
+class _Holds:
+    """How many parties keep the clock from jumping."""
+
+    __slots__ = ("count",)
+
+    def __init__(self) -> None:
+        self.count = 0
+
+    def __bool__(self) -> bool:
+        return self.count > 0 or _threads_at_work()
+
+
+def _threads_at_work() -> bool:
+    """Whether the harness's tool threads owe the loop an answer; False where they were never loaded."""
+    threads = sys.modules.get("checkrein.threads")
+    working = getattr(threads, "working", None)
+    return working is not None and working() > 0
+
+
+@contextmanager
+def hold() -> Iterator[None]:
+    """Let virtual time walk with real time while the body runs, as for a thread or a socket.
+
+    Outside `run_virtual` it does nothing. Enter and leave it in the loop's thread.
+    """
+    holds = _current()
+    if holds is None:
+        yield
+        return
+    holds.count += 1
+    try:
+        yield
+    finally:
+        holds.count -= 1
+
+
+def _current() -> _Holds | None:
+    try:
+        loop = asyncio.get_running_loop()
+    except RuntimeError:
+        trio = sys.modules.get("trio")
+        if trio is None or not trio.lowlevel.in_trio_run():
+            return None
+        return getattr(trio.lowlevel.current_clock(), "holds", None)
+    return getattr(loop, "holds", None)
+
+
+# --- asyncio --------------------------------------------------------------------------------------
+
+
+class _Selector(selectors.DefaultSelector):
+    """Where an asyncio loop waits: instead of waiting for a timer it moves the clock."""
+
+    loop: VirtualLoop
+
+    def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
+        events = super().select(0)
+        if events or (timeout is not None and timeout <= 0):
+            return events
+        loop = self.loop
+        if timeout is not None and not loop.holds:
+            loop.now += timeout
+            return []
+        begun = time.monotonic()
+        events = super().select(loop.stuck_s if timeout is None else min(timeout, loop.stuck_s))
+        loop.now += time.monotonic() - begun
+        if not events and timeout is None:
+            raise Stuck(loop.stuck_s, [_path(task.get_coro()) for task in asyncio.all_tasks(loop)])
+        return events
+
+
+class VirtualLoop(asyncio.SelectorEventLoop):
+    """An asyncio loop with a virtual clock.
+
+    Args:
+        seed: if given, tasks that are ready in one pass run in an order drawn from it.
+        stuck_s: real seconds without any timer, thread or socket after which `Stuck` is raised.
+
+    Attributes:
+        now: the virtual time in seconds, from 0.
+        holds: who keeps the clock from jumping; use `hold()`.
+    """
+
+    def __init__(self, seed: int | None = None, stuck_s: float = 10.0) -> None:
+        selector = _Selector()
+        selector.loop = self
+        self.now = 0.0
+        self.stuck_s = stuck_s
+        self.holds = _Holds()
+        self._random = None if seed is None else random.Random(seed)
+        super().__init__(selector)
+        self._clock_resolution = 1e-6  # a jump may fall short of its timer by a rounding error
+
+    def time(self) -> float:
+        """The virtual time in seconds."""
+        return self.now
+
+    def _run_once(self) -> None:
+        if self._random is not None:
+            self._shuffle(self._random)
+        super()._run_once()  # type: ignore[misc]
+
+    def _shuffle(self, order: random.Random) -> None:
+        # only steps of tasks change places with each other: asyncio promises an order for callbacks
+        ready: Any = self._ready  # type: ignore[attr-defined]
+        places = [i for i, handle in enumerate(ready) if isinstance(_owner(handle), asyncio.Task)]
+        if len(places) > 1:
+            handles = [ready[i] for i in places]
+            order.shuffle(handles)
+            for i, handle in zip(places, handles, strict=True):
+                ready[i] = handle
+
+
+def _owner(handle: Any) -> Any:
+    return getattr(getattr(handle, "_callback", None), "__self__", None)
+
+
+# --- trio -----------------------------------------------------------------------------------------
+
+
+def _trio_clock(stuck_s: float, stuck: Callable[[], None]) -> Any:
+    """A MockClock that jumps at once when all tasks wait, unless it is held.
+
+    MockClock cannot be subclassed, so the instance gets the one method that differs.
+    """
+    import trio
+    import trio.testing
+
+    clock: Any = trio.testing.MockClock(autojump_threshold=0)
+    clock.holds = _Holds()
+    idle_s = 0.0
+
+    def autojump() -> None:
+        nonlocal idle_s
+        timeout = trio.lowlevel.current_statistics().seconds_to_next_deadline
+        scheduled = timeout < inf
+        if scheduled and not clock.holds:
+            idle_s = 0.0
+            clock.jump(max(timeout, 0.0))
+            return
+        begun = time.monotonic()
+        time.sleep(POLL_S)  # threads and sockets are looked at once a pass
+        waited = time.monotonic() - begun
+        clock.jump(min(waited, max(timeout, 0.0)))
+        idle_s = 0.0 if scheduled else idle_s + waited
+        if idle_s > stuck_s:
+            idle_s = 0.0
+            stuck()
+
+    clock._autojump = autojump
+    return clock
+
+
+@contextmanager
+def _trio_order(seed: int) -> Iterator[None]:
+    """Make trio's scheduler draw its order from a seed; what hypothesis's and pytest-trio's switch does."""
+    from trio._core import _run
+
+    internals: Any = _run
+    before = internals._ALLOW_DETERMINISTIC_SCHEDULING, internals._r.getstate()
+    internals._ALLOW_DETERMINISTIC_SCHEDULING = True
+    internals._r.seed(seed)
+    try:
+        yield
+    finally:
+        internals._ALLOW_DETERMINISTIC_SCHEDULING = before[0]
+        internals._r.setstate(before[1])
+
+
+# --- both -----------------------------------------------------------------------------------------
+
+
+def run_virtual(
+    fn: Callable[[*Args], Awaitable[T]],
+    *args: *Args,
+    backend: str = "asyncio",
+    seed: int | None = None,
+    stuck_s: float = 10.0,
+) -> T:
+    """Run an async function under virtual time and return what it returns.
+
+    Args:
+        fn: the async function; `args` go to it.
+        backend: `asyncio` or `trio`.
+        seed: order of ready tasks; None is the backend's own order.
+        stuck_s: real seconds of a deadlock after which the run is given up.
+
+    Raises:
+        ValueError: the backend is not one of the two.
+        Stuck: nothing was scheduled any more.
+    """
+    if backend == "asyncio":
+        options: dict[str, Any] = {"loop_factory": lambda: VirtualLoop(seed, stuck_s)}
+        return anyio.run(fn, *args, backend=backend, backend_options=options)
+    if backend != "trio":
+        raise ValueError(f"expected a backend of {', '.join(BACKENDS)}, got {backend!r}")
+    return _run_trio(fn, args, seed, stuck_s)
+
+
+def _run_trio(fn: Callable[..., Awaitable[T]], args: tuple[Any, ...], seed: int | None, stuck_s: float) -> T:
+    waiting: list[str] = []
+    scopes: list[anyio.CancelScope] = []
+
+    def stuck() -> None:
+        import trio
+
+        waiting.extend(_paths(trio.lowlevel.current_root_task()))
+        scopes[0].cancel()
+
+    async def main() -> T:
+        with anyio.CancelScope() as scope:
+            scopes.append(scope)
+            return await fn(*args)
+        raise Stuck(stuck_s, waiting)
+
+    order: AbstractContextManager[None] = nullcontext() if seed is None else _trio_order(seed)
+    with order:
+        return anyio.run(main, backend="trio", backend_options={"clock": _trio_clock(stuck_s, stuck)})
+
+
+def _paths(task: Any) -> Iterator[str]:
+    for nursery in () if task is None else task.child_nurseries:
+        for child in nursery.child_tasks:
+            yield _path(child.coro)
+            yield from _paths(child)
+
+
+def _path(coro: Any) -> str:
+    """The chain of coroutines from a task's own to what it waits for, as `main > Event.wait`."""
+    names: list[str] = []
+    while coro is not None and len(names) < 100:
+        names.append(getattr(coro, "__qualname__", type(coro).__name__))
+        coro = getattr(coro, "cr_await", None) or getattr(coro, "ag_await", None)
+    return " > ".join(names)
+
+
+def run_seeded(fn: Callable[[*Args], Awaitable[T]], *args: *Args, seed: int, backend: str = "trio") -> T:
+    """As `run_virtual`, with an order of tasks drawn from `seed`: the same seed replays exactly."""
+    return run_virtual(fn, *args, backend=backend, seed=seed)
