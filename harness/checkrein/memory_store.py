@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from .errors import SessionLocked, SessionNotFound, StoreError
-from .recovery import split_tail, summary
+from .recovery import parse_log, summary
 from .store import SessionInfo, StoredLog, check_lines, check_session_id
 
 __all__ = ["MemoryStore"]
@@ -44,7 +44,9 @@ class MemoryStore:
         if check_session_id(session_id) in self._sessions:
             raise StoreError(f"a session {session_id!r} exists already; open it, or choose another id")
         kept = self._sessions[session_id] = _Kept(bytearray(_joined(lines)))
-        return _MemoryWriter(kept)
+        writer = _MemoryWriter(kept)
+        writer.taken = len(lines)
+        return writer
 
     def open(self, session_id: str) -> tuple[StoredLog, _MemoryWriter]:
         """Open a session to continue it; see Store."""
@@ -52,15 +54,11 @@ class MemoryStore:
         if kept.locked:
             raise SessionLocked(f"session {session_id!r} is being written in this process; close it first")
         writer = _MemoryWriter(kept)
-        log = _parsed(bytes(kept.log))
-        if log.torn:
-            kept.torn.append(log.torn)
-        kept.log[:] = _joined(log.lines)
-        return log, writer
+        return parse_log(bytes(kept.log)), writer
 
     def read(self, session_id: str, start: int = 0) -> StoredLog:
         """Read a session; see Store."""
-        log = _parsed(bytes(self._kept(session_id).log))
+        log = parse_log(bytes(self._kept(session_id).log))
         return StoredLog(log.lines[start:], log.torn)
 
     def list(self) -> Iterator[SessionInfo]:
@@ -98,15 +96,14 @@ class MemoryStore:
 
     def _info(self, session_id: str) -> SessionInfo:
         log = bytes(self._sessions[session_id].log)
-        return summary(session_id, _parsed(log).lines, size_bytes=len(log))
+        return summary(session_id, parse_log(log).lines, size_bytes=len(log))
 
 
 class _MemoryWriter:
     """The writer of a session in memory."""
 
-    __slots__ = ("_kept", "_open")
-
     def __init__(self, kept: _Kept) -> None:
+        self.taken = 0
         self._kept = kept
         self._open = kept.locked = True
 
@@ -115,10 +112,19 @@ class _MemoryWriter:
         if not self._open:
             raise OSError("the session's writer is closed")
         check_lines(lines)
+        if not self._kept.log.endswith(b"\n"):
+            self._repair_tail()
         self._kept.log += _joined(lines)
+        self.taken += len(lines)
 
     def sync(self) -> None:
         """Nothing: memory does not survive power loss."""
+
+    def _repair_tail(self) -> None:
+        log = parse_log(bytes(self._kept.log))
+        if log.torn:
+            self._kept.torn.append(log.torn)
+        self._kept.log[:] = _joined(log.lines)
 
     def close(self) -> None:
         """Release the lock; idempotent."""
@@ -128,11 +134,3 @@ class _MemoryWriter:
 
 def _joined(lines: Sequence[bytes]) -> bytes:
     return b"".join([line + b"\n" for line in lines])
-
-
-def _parsed(log: bytes) -> StoredLog:
-    *lines, tail = log.split(b"\n")
-    whole, torn = split_tail(tail)
-    if whole:
-        lines.append(whole)
-    return StoredLog(lines, torn)

@@ -16,12 +16,13 @@ from operator import attrgetter
 from zlib import crc32
 
 from .codec import SUFFIX_BYTES, DamagedLine, decode, decode_all
+from .errors import StoreError
 from .events import FORMAT, AnyEvent, FreeEvent, InboxAccepted, LogGap, SessionCreated
 from .messages import content_text
-from .store import SessionInfo, StoredLog
+from .store import SessionInfo, Store, StoredLog, Writer
 from .text import preview
 
-__all__ = ["Gap", "Recovered", "recover", "salvage", "split_tail", "summary", "MAX_SEQ"]
+__all__ = ["Gap", "Recovered", "recover", "reopen", "parse_log", "salvage", "split_tail", "summary", "MAX_SEQ"]
 
 MAX_SEQ = 2**53
 """No event we number comes near; a line beyond it is nobody's, and would leave no room to number on."""
@@ -92,6 +93,35 @@ def recover(stored: StoredLog) -> Recovered:
     read_only = bool(events) and _is_newer(events[0])
     skipped = sum(size for _, size in damage)
     return Recovered(events, lines, _gaps(events, damage), stored.torn, skipped, read_only)
+
+
+def reopen(store: Store, session_id: str) -> tuple[Recovered, Writer]:
+    """Open a stored session to continue it: its events, and the writer that is owed everything behind them.
+
+    Raises:
+        SessionNotFound: there is none.
+        SessionLocked: somebody else writes it.
+        StoreError: a newer version began it, so it may be read only.
+    """
+    stored, writer = store.open(session_id)
+    found = recover(stored)
+    if found.read_only:
+        writer.close()
+        raise StoreError(
+            f"session {session_id!r} was begun by a newer checkrein (this one writes format {FORMAT}); "
+            "read it, or continue it with a newer version"
+        )
+    writer.taken = len(found.lines)
+    return found, writer
+
+
+def parse_log(data: bytes) -> StoredLog:
+    """Divide a log's bytes into lines and a torn tail, as a store owes them."""
+    *lines, tail = data.split(b"\n")
+    whole, torn = split_tail(tail)
+    if whole:
+        lines.append(whole)
+    return StoredLog(lines, torn)
 
 
 def salvage(data: bytes) -> Iterator[bytes]:

@@ -14,7 +14,7 @@ from typing import Protocol, runtime_checkable
 
 from .errors import StoreError
 
-__all__ = ["Store", "SessionInfo", "StoredLog", "Writer", "check_session_id", "check_lines"]
+__all__ = ["Store", "SessionInfo", "StoredLog", "Writer", "check_session_id", "check_lines", "flush"]
 
 _ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}(?<!\.)")
 
@@ -31,6 +31,21 @@ def check_session_id(session_id: str) -> str:
             f"digit and not ending with a dot, got {session_id!r}"
         )
     return session_id
+
+
+def flush(writer: Writer, lines: Sequence[bytes]) -> None:
+    """Hand the writer those of a session's lines it has not taken yet (R4).
+
+    Args:
+        writer: the session's writer.
+        lines: all lines of the session.
+
+    Raises:
+        OSError: as Writer.append; the next flush hands the same lines over again.
+    """
+    taken = writer.taken
+    if taken != len(lines):
+        writer.append(lines[taken:])
 
 
 def check_lines(lines: Sequence[bytes]) -> None:
@@ -74,23 +89,34 @@ class StoredLog:
 
 @runtime_checkable
 class Writer(Protocol):
-    """The single writer of one session; its lock dies with its process (R3)."""
+    """The single writer of one session; its lock dies with its process (R3).
+
+    Attributes:
+        taken: how many of the session's lines it has taken, so `lines[taken:]` is what it is owed.
+            `create` and `append` count; `recovery.reopen` sets it after recovery.
+    """
+
+    taken: int
 
     def append(self, lines: Sequence[bytes]) -> None:
         """Hand whole lines to the operating system: after this they survive kill -9.
 
         Raises:
-            OSError: nothing, or a prefix, was written; the writer rolls the file back to whole lines
-                and takes the same lines again.
+            OSError: none of them was taken, nothing of them stays; append them again later.
+            StoreError: a line is empty or holds a newline.
         """
         ...
 
     def sync(self) -> None:
-        """Make what was appended survive power loss; may block, so it is called in a thread."""
+        """Make what was appended survive power loss; may block, so it is called in a thread.
+
+        Raises:
+            OSError: it may be lost on power loss; sync again later.
+        """
         ...
 
     def close(self) -> None:
-        """Release the lock; idempotent."""
+        """Release the lock; idempotent. Later appends raise OSError."""
         ...
 
 
@@ -113,9 +139,10 @@ class Store(Protocol):
         ...
 
     def open(self, session_id: str) -> tuple[StoredLog, Writer]:
-        """Open a session to continue it, taking the lock; sets a torn tail aside.
+        """Open a session to continue it, taking the lock (callers want `recovery.reopen`).
 
-        What was damaged stays as it is, byte by byte; what is appended begins on a line of its own.
+        Opening alone changes no byte. Before the first append a torn tail is set aside; what is damaged
+        elsewhere stays as it is, and what is appended begins on a line of its own.
 
         Raises:
             SessionNotFound: there is none.

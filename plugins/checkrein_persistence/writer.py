@@ -1,0 +1,202 @@
+"""The writer of one JSON Lines log: whole lines in one write(), rolled back when one fails (R3, R4)."""
+
+from __future__ import annotations
+
+import errno
+import os
+import threading
+from collections.abc import Sequence
+from pathlib import Path
+
+from checkrein.store import check_lines
+
+from .files import FileOps
+
+__all__ = ["JsonlWriter", "write_all"]
+
+
+class JsonlWriter:
+    """The single writer of a session's log.
+
+    `append` belongs to the loop's thread, `sync` to any other; `close` may come while a sync runs.
+
+    Args:
+        ops: the file operations.
+        path: the log.
+        fd: the log, open to append and locked.
+        size: where its whole lines end.
+        torn: the bytes behind them, to be set aside before the first append.
+        newline: whether the last whole line lacks its newline.
+        folders: folders whose entries are not on the disk yet.
+    """
+
+    def __init__(
+        self,
+        ops: FileOps,
+        path: Path,
+        fd: int,
+        *,
+        size: int,
+        torn: bytes = b"",
+        newline: bool = False,
+        folders: Sequence[Path] = (),
+    ) -> None:
+        self.taken = 0
+        self._ops = ops
+        self._write = ops.write
+        self._path = path
+        self._fd = fd
+        self._size = size
+        self._torn = torn
+        self._newline = newline
+        self._ragged = bool(torn) or newline  # what stands behind _size is not ours to keep
+        self._unsynced: list[bytes] = []
+        self._synced = size
+        self._suspect = False
+        self._beside: list[Path] = []
+        self._folders = list(folders)
+        self._guard = threading.Lock()
+        self._syncing = 0
+        self._closed = False
+
+    @property
+    def closed(self) -> bool:
+        """Whether `close` was called."""
+        return self._closed
+
+    def append(self, lines: Sequence[bytes]) -> None:
+        """Write whole lines, all or none; see Writer."""
+        if not lines:
+            return
+        data = b"\n".join(lines) + b"\n"
+        if data.count(b"\n") != len(lines) or b"" in lines:
+            check_lines(lines)
+        if self._closed:
+            raise OSError(errno.EBADF, "the session's writer is closed", str(self._path))
+        if self._ragged:
+            self._even_out()
+        try:
+            written = self._write(self._fd, data)
+            if written != len(data):
+                write_all(self._ops, self._fd, data[written:])
+            # In this order: whatever strikes in between, a line is written twice at worst, which recovery
+            # sees, and never left out.
+            self._unsynced += lines
+            self._size += len(data)
+            self.taken += len(lines)
+        except BaseException:
+            self._ragged = True
+            self._try_even_out()
+            raise
+
+    def sync(self) -> None:
+        """Put what was appended on the disk; see Writer."""
+        with self._guard:
+            if self._closed:
+                raise OSError(errno.EBADF, "the session's writer is closed", str(self._path))
+            self._syncing += 1
+        try:
+            self._sync()
+        finally:
+            with self._guard:
+                self._syncing -= 1
+                if self._closed and not self._syncing:
+                    self._ops.close(self._fd)
+
+    def close(self) -> None:
+        """Release the log and its lock, as soon as no sync runs; idempotent."""
+        with self._guard:
+            if self._closed:
+                return
+            self._closed = True
+            if not self._syncing:
+                self._ops.close(self._fd)
+
+    def sync_later(self, path: Path, folder: Path) -> None:
+        """Have the next sync put a file of the session on the disk too, before the log."""
+        self._beside.append(path)
+        if folder not in self._folders:
+            self._folders.append(folder)
+
+    def _sync(self) -> None:
+        lines = self._unsynced[:]  # appends go on meanwhile; they belong to the next sync
+        size = sum(map(len, lines)) + len(lines)
+        beside, folders = self._beside[:], self._folders[:]
+        for path in beside:
+            _sync_file(self._ops, path)
+        if self._suspect:
+            self._rewrite(lines)
+        try:
+            self._ops.fsync(self._fd)
+        except OSError:
+            # The kernel may have dropped the dirty pages and would call the next fsync a success:
+            # only what is written again is sure to be written.
+            self._suspect = True
+            raise
+        for folder in folders:
+            self._ops.fsync_dir(folder)
+        self._suspect = False
+        self._synced += size
+        del self._unsynced[: len(lines)]
+        del self._beside[: len(beside)]
+        del self._folders[: len(folders)]
+
+    def _rewrite(self, lines: list[bytes]) -> None:
+        fd = self._ops.open(self._path, os.O_WRONLY)
+        try:
+            self._ops.seek(fd, self._synced)
+            write_all(self._ops, fd, b"".join([line + b"\n" for line in lines]))
+            self._ops.fsync(fd)
+        finally:
+            self._ops.close(fd)
+
+    def _even_out(self) -> None:
+        """Set a torn tail aside, cut the log to its whole lines, end the last one."""
+        if self._torn:
+            self._set_aside()
+            self._torn = b""
+        self._ops.truncate(self._fd, self._size)
+        if self._newline:
+            write_all(self._ops, self._fd, b"\n")
+            self._newline = False
+            self._size += 1
+            self._synced += 1
+        self._ragged = False
+
+    def _try_even_out(self) -> None:
+        try:
+            self._even_out()
+        except OSError:
+            pass  # tried again before the next append; until then recovery sees a torn tail
+
+    def _set_aside(self) -> None:
+        fd = self._ops.open(self._path.with_suffix(".torn"), os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+        try:
+            write_all(self._ops, fd, self._torn + b"\n")
+            self._ops.fsync(fd)
+        finally:
+            self._ops.close(fd)
+
+
+def write_all(ops: FileOps, fd: int, data: bytes) -> None:
+    """Write all of the data, however little each write takes.
+
+    Raises:
+        OSError: a part may have been written.
+    """
+    while data:
+        written = ops.write(fd, data)
+        if written <= 0:
+            raise OSError(errno.EIO, "write() took nothing")
+        data = data[written:]
+
+
+def _sync_file(ops: FileOps, path: Path) -> None:
+    try:
+        fd = ops.open(path, os.O_WRONLY)
+    except FileNotFoundError:  # removed since; its folder's sync says so
+        return
+    try:
+        ops.fsync(fd)
+    finally:
+        ops.close(fd)
