@@ -103,7 +103,7 @@ def load_named(group: str, name: str, *, what: str, path: str | None = None, fou
         known = sorted({one.name for one in offered})
         raise ConfigError(
             f"expected one of the {what}s {', '.join(known) or '(none installed)'}, "
-            f"got {name!r}{did_you_mean(name, known)}; install the distribution that brings it (entry-point group {group})",
+            f"got {name!r}{did_you_mean(name, known)}; install what brings it (group {group})",
             path=path,
         )
     if len(named) > 1:

@@ -149,7 +149,7 @@ def choose(
     found: Sequence[Found],
     given: Sequence[Candidate],
     agents: Sequence[AgentSpec],
-    file: str | None,
+    where: Callable[[str], str | None],
 ) -> tuple[list[Candidate], list[PluginReport]]:
     """Choose by name alone what is to be imported.
 
@@ -158,7 +158,7 @@ def choose(
         found: the installed plugins, in plugin order.
         given: the plugins given by hand.
         agents: the agents, whose overrides name plugins too.
-        file: the config file to name in errors.
+        where: says who set a key of the config.
 
     Returns:
         The candidates in plugin order, and the report lines of the others.
@@ -170,7 +170,7 @@ def choose(
     for index, spec in enumerate(agents):
         named |= {name: f"agents[{index}].plugins.{name}" for name in spec.plugins if name not in named}
     by_name = _one_owner_each(config, found, given)
-    _refuse_missing(config, named, [*by_name, *(each.name for each in given)], file)
+    _refuse_missing(config, named, [*by_name, *(each.name for each in given)], where)
     chosen: list[Candidate] = []
     reports: list[PluginReport] = []
     for name, one in by_name.items():
@@ -203,7 +203,9 @@ def _why_not(name: str, config: PluginsConfig, named: bool) -> str | None:
     return None
 
 
-def _refuse_missing(config: PluginsConfig, named: dict[str, str], known: Sequence[str], file: str | None) -> None:
+def _refuse_missing(
+    config: PluginsConfig, named: dict[str, str], known: Sequence[str], where: Callable[[str], str | None]
+) -> None:
     for name, path in named.items():
         if name in config.block:
             continue
@@ -214,7 +216,7 @@ def _refuse_missing(config: PluginsConfig, named: dict[str, str], known: Sequenc
                 "install the distribution that brings it, or remove its table",
                 plugin=name,
                 path=path,
-                file=file,
+                file=where(path),
             )
 
 

@@ -8,7 +8,7 @@ given by hand, each behind what it requires. Nothing is imported before `load`, 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import pluggy
@@ -34,18 +34,22 @@ class PluginManager:
     Args:
         config: the `[plugins]` section.
         found: plugins to choose from instead of the installed ones.
-        file: the config file to name in errors.
+        origins: who set which key of the config (`LoadedConfig.origins`), for errors.
     """
 
     def __init__(
-        self, config: PluginsConfig | None = None, *, found: Iterable[Found] | None = None, file: str | None = None
+        self,
+        config: PluginsConfig | None = None,
+        *,
+        found: Iterable[Found] | None = None,
+        origins: Mapping[str, str] | None = None,
     ) -> None:
         self.config = config or PluginsConfig()
         self.specs: dict[str, HookInfo] = dict(SPECS)
         self._pluggy = pluggy.PluginManager("checkrein")
         self._pluggy.add_hookspecs(HookSpecs)
         self._found = None if found is None else list(found)
-        self._file = file
+        self._origins = origins or {}
         self._given: list[Candidate] = []
         self._loaded: dict[str, Candidate] = {}
         self._reports: dict[str, PluginReport] = {}
@@ -93,7 +97,7 @@ class PluginManager:
             PluginError: a required plugin is missing, does not import, has a bad config or does not fit its hooks (H5).
         """
         found = discover(PLUGINS) if self._found is None else self._found
-        chosen, reports = choose(self.config, found, self._given, agents, self._file)
+        chosen, reports = choose(self.config, found, self._given, agents, self._where)
         self._reports = {report.name: report for report in reports}
         importable = [each for each in chosen if self._try(each, self._import)]
         ordered = in_order(importable, self._fail)
@@ -128,9 +132,16 @@ class PluginManager:
                 f"{problem} (from {candidate.origin}); "
                 f"repair it, or block it with plugins.block or --no-plugin {candidate.name}",
                 plugin=candidate.name,
-                file=self._file,
+                file=self._where(f"plugins.{candidate.name}"),
             ) from error
         self._reports[candidate.name] = candidate.report("skipped", problem=problem)
+
+    def _where(self, path: str) -> str | None:
+        """Who set this key, or the first key below it."""
+        if path in self._origins:
+            return self._origins[path]
+        below = (label for key, label in self._origins.items() if key.startswith((f"{path}.", f"{path}[")))
+        return next(below, None)
 
     def _import(self, candidate: Candidate) -> None:
         if candidate.found is not None:
@@ -151,7 +162,7 @@ class PluginManager:
                 "expected no table for an instance given by hand, got one: it is configured already; give the class",
                 plugin=candidate.name,
                 path=at,
-                file=self._file,
+                file=self._where(at),
             )
         candidate.instance = instantiate(candidate)
 
@@ -164,7 +175,9 @@ class PluginManager:
         if problems:
             first, *rest = problems
             more = "".join(f"\n  also {problem}" for problem in rest)
-            raise PluginError(first.message + more, plugin=candidate.name, path=first.path, file=self._file)
+            raise PluginError(
+                first.message + more, plugin=candidate.name, path=first.path, file=self._where(first.path)
+            )
         return None if type_ is None else convert(table, type_)
 
     def _add_specs(self, candidate: Candidate) -> None:

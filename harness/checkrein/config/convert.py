@@ -1,33 +1,35 @@
 """From a plain document to a typed value, with every problem named: place, expected, got, nearest name.
 
-msgspec does the converting; what it leaves out is here: unknown keys of dataclasses, nearest
-names, values TOML has and JSON has not, and more than one problem at a time. Where documents come
-from is layers.py.
+msgspec does the converting and judges each value; the walk is ours, because it tells all problems, unknown
+keys of dataclasses, nearest names, and what TOML holds and JSON does not. Where documents come from is layers.py.
 """
 
 from __future__ import annotations
 
-import copy
+import dataclasses
 import datetime
+import enum
 import math
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
-from typing import Any, TypeVar
+from types import NoneType, UnionType
+from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints, is_typeddict
 
 import msgspec
-from msgspec import inspect as mi
 
+from checkrein.errors import ConfigError, PluginError
 from checkrein.nearest import did_you_mean
 
-__all__ = ["Problem", "convert", "join", "problems_of", "schema_hook"]
+__all__ = ["Problem", "as_error", "convert", "join", "problems_of", "schema_hook"]
 
 T = TypeVar("T")
+Steps = tuple[Any, ...]
 MOST_PROBLEMS = 20
-_AT = re.compile(r" - at `\$(?P<path>[^`]*)`$")
-_STEP = re.compile(r"\.([^.\[\]]+)|\[(\d+)\]|\[(\.\.\.)\]")
-_OBJECTS = (mi.StructType, mi.DataclassType, mi.TypedDictType)
+_BARE = re.compile(r"[\w-]+")
+_LISTS = (list, tuple, set, frozenset)
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,30 +70,34 @@ def problems_of(value: Any, type_: Any, *, at: str = "") -> list[Problem]:
         type_: what it should become.
         at: the place of the value in the whole document, for the problems' paths.
     """
-    found = [*_foreign(value, ()), *_unknown(value, mi.type_info(type_), ())]
-    rest = copy.deepcopy(value)
-    for steps, _ in found:
-        _drop(rest, steps)
-    removed: set[tuple[Any, ...]] = {steps for steps, _ in found}
-    while len(found) < MOST_PROBLEMS:
-        try:
-            convert(rest, type_)
-            break
-        except msgspec.ValidationError as error:
-            steps, message = _read(error, rest)
-        if any(message.startswith("missing") and gone[: len(steps)] == steps for gone in removed):
-            break  # a follow-up of a problem that is told already
-        found.append((steps, message))
-        removed.add(steps)
-        if not _drop(rest, steps):
-            break
-    return [Problem(join(at, steps), message) for steps, message in found[:MOST_PROBLEMS]]
+    return [Problem(join(at, steps), text) for steps, text in islice(_problems(value, type_, ()), MOST_PROBLEMS)]
 
 
-def join(at: str, steps: tuple[Any, ...]) -> str:
-    """Return a path: keys by dots, list positions in brackets."""
+def as_error(problems: list[Problem], file: str | None, *, plugin: str | None = None) -> ConfigError:
+    """Return the error that tells all problems, the first one's place in `path`.
+
+    Args:
+        problems: at least one.
+        file: where the document came from.
+        plugin: the plugin whose table it is, if it is one.
+    """
+    first, *rest = problems
+    if plugin is None:
+        error = ConfigError(first.message, file=file, path=first.path or None)
+    else:
+        error = PluginError(first.message, plugin=plugin, file=file, path=first.path or None)
+    error.args = (str(error) + "".join(f"\n  also {problem}" for problem in rest),)
+    return error
+
+
+def join(at: str, steps: Steps) -> str:
+    """Return a path: keys by dots, list positions in brackets, odd keys in quotes."""
     for step in steps:
-        at = f"{at}[{step}]" if isinstance(step, int) else f"{at}.{step}" if at else str(step)
+        if isinstance(step, int):
+            at += f"[{step}]"
+        else:
+            word = str(step) if _BARE.fullmatch(str(step)) else repr(str(step))
+            at = f"{at}.{word}" if at else word
     return at
 
 
@@ -110,110 +116,142 @@ def _decode(type_: type, value: Any) -> Any:
     raise ValueError(f"Expected `{getattr(type_, '__name__', type_)}`, which no config file can hold")
 
 
-def _foreign(value: Any, steps: tuple[Any, ...]) -> Iterator[tuple[tuple[Any, ...], str]]:
-    """Values that TOML or Python can hold and JSON cannot."""
+def _problems(value: Any, type_: Any, steps: Steps) -> Iterator[tuple[Steps, str]]:
+    """The problems of the members; where these have none, that of the value itself."""
+    if (text := _foreign(value)) is not None:
+        yield steps, text
+        return
+    sound = True
+    for problem in _in_members(value, _meant(value, type_), steps):
+        sound = False
+        yield problem
+    if sound and (text := _judge(value, type_)) is not None:
+        yield steps, text
+
+
+def _in_members(value: Any, type_: Any, steps: Steps) -> Iterator[tuple[Steps, str]]:
     if isinstance(value, Mapping):
+        fields = fields_of(type_)
         for key, member in value.items():
-            yield from _foreign(member, (*steps, key))
+            if fields is None:
+                yield from _in_key(key, type_, (*steps, key))
+                yield from _problems(member, _item(type_, key), (*steps, key))
+            elif key in fields:
+                yield from _problems(member, fields[key][0], (*steps, key))
+            elif key != _tag_field(type_):
+                yield (*steps, key), f"unknown key {key!r}{did_you_mean(str(key), fields) or _listing(fields)}"
+        for key, (_, required) in (fields or {}).items():
+            if required and key not in value:
+                yield steps, f"missing key {key!r}; add it"
     elif isinstance(value, (list, tuple)):
         for index, member in enumerate(value):
-            yield from _foreign(member, (*steps, index))
-    elif isinstance(value, (datetime.date, datetime.time)):
-        yield steps, f"expected a plain value, got a {type(value).__name__}; put it in quotes"
-    elif isinstance(value, float) and not math.isfinite(value):
-        yield steps, f"expected a finite number, got {value}"
-    elif isinstance(value, int) and not -(2**63) <= value < 2**63:
-        yield steps, "expected an integer of at most 64 bits, got a longer one"
+            yield from _problems(member, _item(type_, index), (*steps, index))
 
 
-def _unknown(value: Any, info: mi.Type, steps: tuple[Any, ...]) -> Iterator[tuple[tuple[Any, ...], str]]:
-    """Keys that no field has, all the way down."""
-    if isinstance(info, mi.UnionType):
-        yield from _unknown_in_union(value, info, steps)
-    elif isinstance(info, mi.Metadata):
-        yield from _unknown(value, info.type, steps)
-    elif isinstance(info, _OBJECTS) and isinstance(value, Mapping):
-        known = {field.encode_name: field.type for field in info.fields}
-        tag = info.tag_field if isinstance(info, mi.StructType) else None
-        for key, member in value.items():
-            if key in known:
-                yield from _unknown(member, known[key], (*steps, key))
-            elif key != tag:
-                yield (*steps, key), f"unknown key {key!r}{did_you_mean(str(key), known) or _listing(known)}"
-    elif isinstance(info, mi.DictType) and isinstance(value, Mapping):
-        for key, member in value.items():
-            yield from _unknown(member, info.value_type, (*steps, key))
-    elif isinstance(info, (mi.ListType, mi.VarTupleType, mi.SetType, mi.FrozenSetType)) and isinstance(value, list):
-        for index, member in enumerate(value):
-            yield from _unknown(member, info.item_type, (*steps, index))
-    elif isinstance(info, mi.TupleType) and isinstance(value, list):
-        for index, (member, each) in enumerate(zip(value, info.item_types, strict=False)):
-            yield from _unknown(member, each, (*steps, index))
+def _in_key(key: Any, type_: Any, steps: Steps) -> Iterator[tuple[Steps, str]]:
+    """A key that is none of the words a mapping takes."""
+    if get_origin(type_) is dict and get_origin(words := get_args(type_)[0]) is Literal:
+        known = [str(word) for word in get_args(words)]
+        if key not in known:
+            yield steps, f"unknown key {key!r}{did_you_mean(str(key), known) or _listing(known)}"
 
 
-def _unknown_in_union(value: Any, info: mi.UnionType, steps: tuple[Any, ...]) -> Iterator[tuple[tuple[Any, ...], str]]:
-    """The member that the value means: by its tag, or the only one of its shape."""
-    if not isinstance(value, (Mapping, list)):
-        return
-    shapes: list[mi.Type]
+def fields_of(type_: Any) -> dict[str, tuple[Any, bool]] | None:
+    """Return type and whether it must be there, by key, of a Struct, dataclass or TypedDict; None for other types."""
+    if isinstance(type_, type) and issubclass(type_, msgspec.Struct):
+        return {each.encode_name: (each.type, each.required) for each in msgspec.structs.fields(type_)}
+    if dataclasses.is_dataclass(type_) and isinstance(type_, type):
+        hints = get_type_hints(type_, include_extras=True)
+        return {
+            each.name: (hints[each.name], each.default is each.default_factory is dataclasses.MISSING)
+            for each in dataclasses.fields(type_)
+            if each.init
+        }
+    if is_typeddict(type_):
+        hints = get_type_hints(type_)
+        return {name: (hint, name in type_.__required_keys__) for name, hint in hints.items()}
+    return None
+
+
+def _tag_field(type_: Any) -> str | None:
+    config = getattr(type_, "__struct_config__", None)
+    return None if config is None else config.tag_field
+
+
+def _item(type_: Any, step: Any) -> Any:
+    """The type of a member of a list or mapping; Any where it is not declared."""
+    origin, arguments = get_origin(type_), get_args(type_)
+    if origin is dict:
+        return arguments[1]
+    if origin is tuple and Ellipsis not in arguments:
+        return arguments[step] if step < len(arguments) else Any
+    return arguments[0] if origin in _LISTS and arguments else Any
+
+
+def _meant(value: Any, type_: Any) -> Any:
+    """The type a value is judged by: of a union the member of its tag, or the only one of its shape."""
+    while get_origin(type_) is Annotated:
+        type_ = get_args(type_)[0]
+    if get_origin(type_) not in (Union, UnionType):
+        return type_
+    members = [_meant(value, each) for each in get_args(type_)]
     if isinstance(value, Mapping):
-        shapes = [each for each in info.types if isinstance(each, (*_OBJECTS, mi.DictType))]
-        tagged = [
-            each
-            for each in shapes
-            if isinstance(each, mi.StructType) and each.tag_field and each.tag == value.get(each.tag_field)
-        ]
-        shapes = tagged or shapes
+        members = [each for each in members if fields_of(each) is not None or (get_origin(each) or each) is dict]
+        members = [each for each in members if _tagged(value, each)] or members
+    elif isinstance(value, (list, tuple)):
+        members = [each for each in members if (get_origin(each) or each) in _LISTS]
     else:
-        shapes = [each for each in info.types if not isinstance(each, (*_OBJECTS, mi.DictType))]
-    if len(shapes) == 1:
-        yield from _unknown(value, shapes[0], steps)
+        members = [each for each in members if each is not NoneType]
+    return members[0] if len(members) == 1 else Any
 
 
-def _listing(known: Mapping[str, Any]) -> str:
-    return f"; known are {', '.join(known)}" if known else "; there is nothing to configure here"
+def _tagged(value: Mapping[str, Any], type_: Any) -> bool:
+    config = getattr(type_, "__struct_config__", None)
+    return config is not None and config.tag_field is not None and value.get(config.tag_field) == config.tag
 
 
-def _read(error: msgspec.ValidationError, value: Any) -> tuple[tuple[Any, ...], str]:
-    """Place and message of msgspec's error, in our words."""
-    text = str(error)
-    steps: tuple[Any, ...] = ()
-    if (at := _AT.search(text)) is not None:
-        text = text[: at.start()]
-        for key, index, dots in _STEP.findall(at["path"]):
-            steps += (key,) if key else (int(index),) if index else (dots,)
-    if (missing := re.fullmatch(r"Object missing required field `(.*)`", text)) is not None:
-        return steps, f"missing key {missing[1]!r}; add it"
+def _foreign(value: Any) -> str | None:
+    """What TOML or Python can hold and JSON cannot."""
+    if isinstance(value, (datetime.date, datetime.time)):
+        return f"expected a plain value, got a {type(value).__name__}; put it in quotes"
+    if isinstance(value, float) and not math.isfinite(value):
+        return f"expected a finite number, got {value}"
+    return None
+
+
+def _judge(value: Any, type_: Any) -> str | None:
+    """What msgspec has against a value, in our words."""
+    try:
+        convert(value, type_)
+    except msgspec.ValidationError as error:
+        text = str(error)
+    else:
+        return None
+    if text.startswith("Invalid enum value") and (words := _words(_meant(value, type_))):
+        return f"expected one of {', '.join(words)}, got {value!r}{did_you_mean(str(value), words)}"
     text = text.replace("`", "")
     text = text[:1].lower() + text[1:]
     if text.startswith("expected") and ", got " not in text:
         # numbers are safe to show; a text may be a secret
-        got = _at(value, steps)
-        shown = repr(got) if isinstance(got, (int, float)) else _kind(got)
-        text += f", got {shown}"
-    return steps, text
+        text += f", got {value!r}" if isinstance(value, (int, float)) else f", got {_kind(value)}"
+    return text
+
+
+def _words(type_: Any) -> list[str]:
+    if get_origin(type_) is Literal:
+        return [str(word) for word in get_args(type_)]
+    if isinstance(type_, type) and issubclass(type_, enum.Enum):
+        return [str(member.value) for member in type_]
+    return []
+
+
+def _listing(known: Iterable[str]) -> str:
+    listed = ", ".join(sorted(known))
+    return f"; known are {listed}" if listed else "; there is nothing to configure here"
 
 
 def _kind(value: Any) -> str:
-    names = {dict: "object", list: "array", str: "str", bool: "bool", int: "int", float: "float", type(None): "null"}
+    if value == "":
+        return "an empty str"
+    names = {dict: "object", list: "array", type(None): "null"}
     return names.get(type(value), type(value).__name__)
-
-
-def _at(value: Any, steps: tuple[Any, ...]) -> Any:
-    try:
-        for step in steps:
-            value = value[step]
-    except (KeyError, IndexError, TypeError):
-        return None
-    return value
-
-
-def _drop(value: Any, steps: tuple[Any, ...]) -> bool:
-    """Remove a member, so that the rest can be judged; False where that would move others."""
-    if not steps:
-        return False
-    parent = _at(value, steps[:-1])
-    if isinstance(parent, dict) and steps[-1] in parent:
-        del parent[steps[-1]]
-        return True
-    return False

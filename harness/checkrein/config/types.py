@@ -23,6 +23,20 @@ Count = Annotated[int, Meta(ge=0, le=2**31)]
 AtLeastOne = Annotated[int, Meta(ge=1, le=2**31)]
 Seconds = Annotated[float, Meta(gt=0, le=86_400 * 365)]
 
+DeadlineHook = Literal[
+    "lifespan",
+    "agent_created",
+    "agent_request",
+    "request_error",
+    "step_result",
+    "tools_execute",
+    "tools_guard",
+    "turn_continuation",
+    "session_flush",
+    "agent_disposed",
+]
+"""The hooks of hookspecs.SPECS that have a deadline; a test holds the two together."""
+
 
 class AgentConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One of `[[agents]]`.
@@ -99,7 +113,7 @@ class LimitsConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     tool_threads: AtLeastOne = 64
     close_timeout_s: Seconds = 5.0
     output_max_bytes: Annotated[int, Meta(ge=256, le=2**31)] = 65_536
-    hook_deadlines_s: dict[str, Seconds] = {}
+    hook_deadlines_s: dict[DeadlineHook, Seconds] = {}
 
 
 class HarnessConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -129,6 +143,20 @@ class HarnessConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     def _spec(self, agent: AgentConfig) -> AgentSpec:
         members = {name: getattr(agent, name) for name in agent.__struct_fields__}
         return AgentSpec(**{**members, "model": agent.model or self.model})
+
+
+SWITCHES = tuple(name for name in PluginsConfig.__struct_fields__ if name != "tables")
+"""The keys of `[plugins]` that are no plugin's table."""
+
+
+def shaped(document: dict[str, Any]) -> dict[str, Any]:
+    """Return a document of a file in the shape of the types: the tables of `[plugins]` in one member."""
+    section = document.get("plugins")
+    if not isinstance(section, dict):
+        return document
+    switches = {key: value for key, value in section.items() if key in SWITCHES}
+    tables = {key: value for key, value in section.items() if key not in SWITCHES and isinstance(value, dict)}
+    return {**document, "plugins": {**switches, "tables": tables}}
 
 
 def plain(config: HarnessConfig) -> dict[str, Any]:
