@@ -14,7 +14,7 @@ from typing import Any
 import pluggy
 
 from .agents import AgentSpec
-from .config.convert import Problem, convert, problems_of
+from .config.convert import Problem, as_error, convert, problems_of
 from .config.types import PluginsConfig
 from .discovery import BUILTIN, PLUGINS, Found, discover
 from .errors import PluginError
@@ -173,11 +173,7 @@ class PluginManager:
         else:
             problems = problems_of(table, type_, at=at)
         if problems:
-            first, *rest = problems
-            more = "".join(f"\n  also {problem}" for problem in rest)
-            raise PluginError(
-                first.message + more, plugin=candidate.name, path=first.path, file=self._where(first.path)
-            )
+            raise as_error(problems, self._where(problems[0].path), plugin=candidate.name)
         return None if type_ is None else convert(table, type_)
 
     def _add_specs(self, candidate: Candidate) -> None:
