@@ -19,7 +19,7 @@ from anyio.lowlevel import checkpoint_if_cancelled
 
 from .errors import ToolError
 
-__all__ = ["ThreadPool", "GivenUp", "Post", "loop_post"]
+__all__ = ["ThreadPool", "GivenUp", "Post", "loop_post", "working"]
 
 T = TypeVar("T")
 Ts = TypeVarTuple("Ts")
@@ -110,6 +110,14 @@ class _Job:
             self.on_late(self.value if self.error is None else self.error)
 
 
+_awaited: set[_Job] = set()
+
+
+def working() -> int:
+    """Return how many calls are awaited now, over all pools: virtual time must not jump over them."""
+    return len(_awaited)
+
+
 class ThreadPool:
     """Daemon threads, at most `size`, started when needed.
 
@@ -166,6 +174,7 @@ class ThreadPool:
         await checkpoint_if_cancelled()
         job = _Job(fn, args, loop_post(), _context(), on_late)
         self._submit(job)
+        _awaited.add(job)
         try:
             await job.event.wait()
         except BaseException:
@@ -174,6 +183,8 @@ class ThreadPool:
             if job.done:
                 job.late()
             raise
+        finally:
+            _awaited.discard(job)
         return job.result()  # type: ignore[no-any-return]
 
     def close(self) -> None:

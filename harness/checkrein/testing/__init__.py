@@ -27,6 +27,7 @@ if TYPE_CHECKING:
         usage,
         wait,
     )
+    from .strict_server import Hold, StrictChatServer
 
 _SCRIPTED = (
     "ScriptedModel",
@@ -46,7 +47,13 @@ _SCRIPTED = (
 )
 _CLOCK = ("BACKENDS", "Stuck", "VirtualLoop", "hold", "run_seeded", "run_virtual")
 _DATA = ("load_script", "parse_script", "turns_of")
-_HOME = dict.fromkeys(_SCRIPTED, ".scripted") | dict.fromkeys(_CLOCK, ".clock") | dict.fromkeys(_DATA, ".script_data")
+_SERVER = ("StrictChatServer", "Hold")
+_HOME = (
+    dict.fromkeys(_SCRIPTED, ".scripted")
+    | dict.fromkeys(_CLOCK, ".clock")
+    | dict.fromkeys(_DATA, ".script_data")
+    | dict.fromkeys(_SERVER, ".strict_server")
+)
 
 __all__ = [
     "ScriptedModel",
@@ -66,6 +73,8 @@ __all__ = [
     "load_script",
     "parse_script",
     "turns_of",
+    "StrictChatServer",
+    "Hold",
     "run_virtual",
     "run_seeded",
     "hold",

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias, get_args
 
 import anyio
@@ -302,6 +302,13 @@ def cut(whole: str, pieces: int) -> Iterator[str]:
     pieces = max(1, min(pieces, len(whole)))
     for i in range(pieces):
         yield whole[len(whole) * i // pieces : len(whole) * (i + 1) // pieces]
+
+
+def split(item: Say) -> list[Item]:
+    """Cut a block behind its first piece, which needs it to be the first of its turn."""
+    head, *rest = cut(item.text, item.pieces)
+    first = replace(item, text=head, pieces=1, index=0, metadata=None)
+    return [first, replace(item, text="".join(rest), pieces=max(1, len(rest)), index=0)]
 
 
 @dataclass(slots=True)

@@ -7,16 +7,18 @@
         "a str is a turn of text",
     ]
 
-Members of a turn, played in this order: `wait_s`, `wait_file` (held until the file exists), `thinking`,
-`text`, `calls` (each `name`, `arguments` or `raw`, `id`), `usage`, then one of `error`, `torn`, `hang`
-or the terminal frame (`finish` overrides its reason). `pieces` cuts texts and arguments into chunks;
-`repeat` plays the last turn for ever.
+Members of a turn, played in this order: `thinking`, `text`, `calls` (each `name`, `arguments` or `raw`,
+`id`), `usage`, then one end: `error`, `torn`, `disconnect` (the strict server cuts the connection),
+`hang`, or the terminal frame (`finish` overrides its reason). `pieces` cuts texts and arguments into
+chunks; `repeat` plays the last turn for ever. `wait_s` and `wait_file` pause the stream `wait_at`
+"start" (the default), "middle" (behind the first piece) or "end"; a wait for a file writes an empty
+FILE.waiting beside it, and ends when the file exists.
 """
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import anyio
 import msgspec
@@ -30,6 +32,7 @@ from .script import Item, Turn
 __all__ = ["CallData", "ErrorData", "ScriptData", "TurnData", "UsageData", "load_script", "parse_script", "turns_of"]
 
 POLL_S = 0.01
+ENDS = ("finish", "error", "torn", "disconnect", "hang")
 
 
 class CallData(Struct, frozen=True, forbid_unknown_fields=True):
@@ -80,14 +83,16 @@ class TurnData(Struct, frozen=True, forbid_unknown_fields=True):
     finish: str | None = None
     error: ErrorData | str | None = None
     torn: bool = False
+    disconnect: bool = False
     hang: bool = False
     wait_s: float = 0.0
     wait_file: str | None = None
+    wait_at: Literal["start", "middle", "end"] = "start"
     pieces: int = 1
     repeat: bool = False
 
     def __post_init__(self) -> None:
-        ends = [word for word in ("finish", "error", "torn", "hang") if getattr(self, word)]
+        ends = [word for word in ENDS if getattr(self, word)]
         if len(ends) > 1:
             raise ValueError(f"expected one end of the turn, got {' and '.join(ends)}")
         if self.wait_s < 0 or self.pieces < 1:
@@ -162,10 +167,6 @@ def turns_of(data: ScriptData) -> list[Turn]:
 
 def _items(turn: TurnData) -> list[Item]:
     items: list[Item] = []
-    if turn.wait_s:
-        items.append(script.wait(turn.wait_s))
-    if (path := turn.wait_file) is not None:
-        items.append(script.wait(lambda: _exists(path)))
     if turn.thinking is not None:
         items.append(script.thinking(turn.thinking, pieces=turn.pieces))
     if turn.text is not None:
@@ -173,11 +174,23 @@ def _items(turn: TurnData) -> list[Item]:
     items += [script.call(call.name, raw=call.text, id=call.id, pieces=turn.pieces) for call in turn.calls]
     if turn.usage is not None:
         items.append(script.usage(**msgspec.structs.asdict(turn.usage)))
+    if turn.wait_at == "middle" and items and isinstance(first := items[0], script.Say):
+        items[:1] = script.split(first)
+    place = {"start": 0, "middle": 1, "end": len(items)}[turn.wait_at]
+    items[place:place] = _waits(turn)
     return items + _end(turn)
 
 
+def _waits(turn: TurnData) -> list[Item]:
+    waits: list[Item] = [script.wait(turn.wait_s)] if turn.wait_s else []
+    if (path := turn.wait_file) is not None:
+        waits.append(script.wait(lambda: _exists(path)))
+    return waits
+
+
 def _end(turn: TurnData) -> list[Item]:
-    if (failure := turn.failure) is not None:
+    failure = ErrorData("CONNECTION", "the script cuts the connection") if turn.disconnect else turn.failure
+    if failure is not None:
         members = msgspec.structs.asdict(failure)
         return [script.error(members.pop("code"), members.pop("message"), **members)]
     if turn.torn:
@@ -189,5 +202,6 @@ def _end(turn: TurnData) -> list[Item]:
 
 async def _exists(path: str) -> None:
     """Wait until a file is there: how a test in another process lets a turn go on."""
+    await anyio.Path(f"{path}.waiting").touch()
     while not await anyio.Path(path).exists():  # noqa: ASYNC110 - nothing tells us
         await anyio.sleep(POLL_S)

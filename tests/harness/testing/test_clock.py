@@ -11,6 +11,7 @@ import anyio.to_thread
 import pytest
 
 from checkrein.testing import Stuck, hold, run_seeded, run_virtual
+from checkrein.threads import ThreadPool
 
 both = pytest.mark.parametrize("backend", ["asyncio", "trio"])
 
@@ -197,3 +198,24 @@ def test_a_seeded_run_leaves_trio_as_it_was():
     before = _run._ALLOW_DETERMINISTIC_SCHEDULING, _run._r.getstate()
     interleave(3, "trio")
     assert (_run._ALLOW_DETERMINISTIC_SCHEDULING, _run._r.getstate()) == before
+
+
+@both
+def test_X3_time_does_not_jump_over_a_tool_thread(backend):
+    async def main():
+        pool = ThreadPool(2)
+        begun = anyio.current_time()
+        with anyio.fail_after(30):
+            await pool.run(time.sleep, 0.02)
+        walked = anyio.current_time() - begun
+        with anyio.move_on_after(0.05) as scope:
+            await pool.run(forever.wait)
+        await anyio.sleep(3600)  # a call that was given up does not hold the clock
+        forever.set()
+        pool.close()
+        return walked, scope.cancelled_caught
+
+    forever = threading.Event()
+    walked, given_up = run_virtual(main, backend=backend)
+    assert 0.01 < walked < 5
+    assert given_up

@@ -164,3 +164,26 @@ def test_without_a_script_the_provider_says_what_to_set():
         providers.resolve("auto")
     providers.add(provider(turns=["a"]))
     assert providers.resolve("auto")[1] == "script"
+
+
+@pytest.mark.parametrize(
+    ("at", "before"), [("start", ""), ("middle", "sun"), ("end", "sunny!")], ids=["start", "middle", "end"]
+)
+def test_where_a_turn_waits(at, before):
+    import anyio
+
+    model = ScriptedModel(*turns_of(parse_script([{"text": "sunny!", "pieces": 2, "wait_s": 10, "wait_at": at}])))
+    shown = []
+
+    async def main():
+        async def drain():
+            async for chunk in model.stream(ASKED):
+                shown.append(getattr(chunk, "text", ""))  # noqa: PERF401 - piece by piece is the point
+
+        async with anyio.create_task_group() as group:
+            group.start_soon(drain)
+            await anyio.sleep(5)
+            early = "".join(filter(None, shown))
+        return early, "".join(filter(None, shown))
+
+    assert run_virtual(main) == (before, "sunny!")
