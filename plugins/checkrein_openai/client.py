@@ -1,0 +1,173 @@
+"""The connection: one HTTP client per event loop, and one request's bytes, with every wait bounded.
+
+No retries here (`request_error` decides those), and no meaning of bytes (decode.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import TYPE_CHECKING, TypeVar
+
+import anyio
+from anyio.lowlevel import RunVar
+
+from checkrein.errors import ProviderError
+
+from .config import Resolved
+from .errors import from_response, from_transport, timed_out
+
+if TYPE_CHECKING:
+    import httpx2
+
+__all__ = ["Connection", "Reply"]
+
+T = TypeVar("T")
+ERROR_BODY_BYTES = 64 * 1024
+ERROR_BODY_S = 5.0
+CLOSE_S = 1.0
+
+
+class Connection:
+    """The HTTP clients of one endpoint, one per event loop, made at the first request of each.
+
+    Args:
+        at: the endpoint.
+        transport: makes the transport instead of the network's, for tests.
+    """
+
+    def __init__(self, at: Resolved, transport: Callable[[], httpx2.AsyncBaseTransport] | None = None) -> None:
+        self._at = at
+        self._transport = transport
+        self._client: RunVar[httpx2.AsyncClient | None] = RunVar(f"checkrein_openai client of {at.name}", None)
+
+    def client(self) -> httpx2.AsyncClient:
+        """Return this event loop's client."""
+        client = self._client.get()
+        if client is None:
+            client = self._make()
+            self._client.set(client)
+        return client
+
+    async def aclose(self) -> None:
+        """Close this event loop's client, if there is one; the next request makes another."""
+        client = self._client.get()
+        if client is not None:
+            self._client.set(None)
+            with anyio.move_on_after(CLOSE_S, shield=True):
+                await client.aclose()
+
+    def _make(self) -> httpx2.AsyncClient:
+        import httpx2  # on the first request: it is the heaviest import of the plugin
+
+        at = self._at
+        return httpx2.AsyncClient(
+            timeout=httpx2.Timeout(at.endpoint.connect_timeout_s, read=None),  # reads are timed in Reply
+            follow_redirects=False,  # a redirect would carry the key to another host
+            trust_env=not at.local,  # a proxy cannot reach this machine's own servers
+            verify=at.url.startswith("https:"),  # loading certificates takes longer than a local request
+            limits=httpx2.Limits(max_connections=1_000, max_keepalive_connections=20),
+            transport=self._transport() if self._transport is not None else None,
+        )
+
+
+class Reply:
+    """One request and its reply. `open` it, iterate over `chunks`, and `aclose` it whatever happens.
+
+    Args:
+        connection: where to.
+        at: the endpoint, for its timeouts.
+    """
+
+    def __init__(self, connection: Connection, at: Resolved) -> None:
+        self._connection = connection
+        self._at = at
+        self._response: httpx2.Response | None = None
+        self._bytes: AsyncIterator[bytes] | None = None
+        self.request_id: str | None = None
+
+    async def open(self, body: bytes) -> None:
+        """Send the request and wait for the headers of a success.
+
+        Raises:
+            ProviderError: it cannot be sent, is not answered in time, or answered with an error.
+        """
+        at = self._at
+        client = self._connection.client()
+        request = client.build_request("POST", at.url, content=body, headers=self._headers())
+        wait_s = at.endpoint.response_timeout_s
+        self._response = response = await self._wait(
+            client.send(request, stream=True), wait_s, f"{at.host} sent no headers within {wait_s:g} s", begun=False
+        )
+        self.request_id = response.headers.get("x-request-id")
+        if not 200 <= response.status_code < 300:
+            raise await self._refused(response)
+        self._bytes = response.aiter_bytes()
+
+    async def read(self, *, begun: bool) -> bytes | None:
+        """Return the next bytes of the body, None at its end.
+
+        Args:
+            begun: whether anything of the answer came, for the error's kind.
+
+        Raises:
+            ProviderError: the connection broke, or was silent too long.
+        """
+        assert self._bytes is not None  # open was called
+        wait_s = self._at.endpoint.idle_timeout_s
+        return await self._wait(
+            _next(self._bytes), wait_s, f"{self._at.host} sent nothing for {wait_s:g} s", begun=begun
+        )
+
+    async def aclose(self) -> None:
+        """Close the reply, however far it got; bounded and shielded from cancellation."""
+        response, self._response = self._response, None
+        if response is not None:
+            with anyio.move_on_after(CLOSE_S, shield=True):
+                await response.aclose()
+
+    async def _wait(self, waiting: Awaitable[T], seconds: float, silence: str, *, begun: bool) -> T:
+        import httpx2
+
+        try:
+            with anyio.fail_after(seconds):
+                return await waiting
+        except TimeoutError:
+            raise timed_out(silence, request_id=self.request_id) from None
+        except (httpx2.HTTPError, httpx2.InvalidURL, httpx2.StreamError) as exc:
+            raise from_transport(exc, host=self._at.host, begun=begun, request_id=self.request_id) from exc
+        except OSError as exc:  # what a transport did not wrap
+            raise from_transport(exc, host=self._at.host, begun=begun, request_id=self.request_id) from exc
+
+    def _headers(self) -> dict[str, str]:
+        headers = {
+            "content-type": "application/json",
+            "accept": "text/event-stream, application/json",
+            "user-agent": "checkrein",
+        }
+        if (key := self._at.key()) is not None:
+            headers["authorization"] = f"Bearer {key}"
+        return headers | {name.lower(): value for name, value in self._at.endpoint.headers.items()}
+
+    async def _refused(self, response: httpx2.Response) -> ProviderError:
+        """Read what an error response says, as far as it comes in time."""
+        body = b""
+        with anyio.move_on_after(ERROR_BODY_S):
+            try:
+                async for piece in response.aiter_bytes():
+                    body += piece
+                    if len(body) >= ERROR_BODY_BYTES:
+                        break
+            except Exception:  # the status says enough
+                pass
+        headers = {name.lower(): value for name, value in response.headers.items()}
+        return from_response(
+            response.status_code,
+            headers,
+            body[:ERROR_BODY_BYTES],
+            host=self._at.host,
+            key_env=self._at.key_env,
+        )
+
+
+async def _next(chunks: AsyncIterator[bytes]) -> bytes | None:
+    return await anext(chunks, None)

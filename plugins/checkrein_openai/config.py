@@ -1,0 +1,161 @@
+"""The plugin's config, and what it comes to together with the environment."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, field
+from ipaddress import ip_address
+from urllib.parse import urlsplit
+
+from checkrein.errors import ConfigError
+
+from .quirks import Quirks
+
+__all__ = ["Endpoint", "OpenAIConfig", "Resolved", "resolve", "OFFICIAL_URL"]
+
+OFFICIAL_URL = "https://api.openai.com/v1"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Endpoint:
+    """One OpenAI-compatible endpoint.
+
+    Attributes:
+        base_url: the URL before `/chat/completions`, as `https://host/v1`.
+        api_key_env: the environment variable that holds the key; None means NAME_API_KEY.
+        default_model: the model of `auto`; empty keeps the endpoint out of `auto`.
+        connect_timeout_s: seconds to connect, and to send each part of the request.
+        response_timeout_s: seconds until the response's headers.
+        idle_timeout_s: seconds of silence on the connection during the response.
+        progress_timeout_s: seconds without anything of the answer, though the connection is alive; 0 = no limit.
+        lenient_finish: accept a stream that ends without a finish reason; each use is logged (M11).
+        quirks: single quirks that are otherwise than the table of quirks.py says.
+        headers: further headers of each request.
+        body: further members of each request's body, over all others.
+        window_tokens: the models' context window in tokens; None means what is known of the model.
+    """
+
+    base_url: str | None = None
+    api_key_env: str | None = None
+    default_model: str = ""
+    connect_timeout_s: float = 10.0
+    response_timeout_s: float = 300.0
+    idle_timeout_s: float = 120.0
+    progress_timeout_s: float = 900.0
+    lenient_finish: bool = False
+    quirks: Quirks = field(default_factory=Quirks)
+    headers: dict[str, str] = field(default_factory=dict)
+    body: dict[str, object] = field(default_factory=dict)
+    window_tokens: int | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class OpenAIConfig(Endpoint):
+    """`[plugins.openai]`: the endpoint of the provider `openai`, and further ones under their own names.
+
+    `OPENAI_BASE_URL` and `OPENAI_MODEL` stand in for what the table leaves open.
+
+    Attributes:
+        endpoints: `[plugins.openai.endpoints.NAME]`, each a provider NAME.
+    """
+
+    api_key_env: str | None = "OPENAI_API_KEY"
+    default_model: str = "gpt-5-mini"
+    endpoints: dict[str, Endpoint] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Resolved:
+    """An endpoint with its environment.
+
+    Attributes:
+        name: the provider's name.
+        url: the URL of its chat completions.
+        host: the URL's host, lower case.
+        local: whether the host is this machine.
+        explicit: whether somebody named the URL (then, if local, a key may be absent).
+        key_env: the variable of the key.
+        endpoint: the config.
+    """
+
+    name: str
+    url: str
+    host: str
+    local: bool
+    explicit: bool
+    key_env: str
+    endpoint: Endpoint
+
+    def key(self) -> str | None:
+        """Return the key as the environment has it now, None if it is absent or empty."""
+        return os.environ.get(self.key_env, "").strip() or None
+
+    def missing(self) -> str | None:
+        """Say what must be set before a request can be sent; None if nothing is missing."""
+        key = self.key()
+        if key is None:
+            if self.local and self.explicit:
+                return None
+            return f"set {self.key_env} to the key of {self.host}"
+        if not (key.isascii() and key.isprintable()):
+            return f"expected a key of visible ASCII characters in {self.key_env}, got others; set it again"
+        return None
+
+    def default_model(self) -> str | None:
+        """Return the model of `auto` here."""
+        named = os.environ.get("OPENAI_MODEL", "").strip() if self.name == "openai" else ""
+        return named or self.endpoint.default_model or None
+
+
+def resolve(name: str, endpoint: Endpoint) -> Resolved:
+    """Return an endpoint with its environment.
+
+    Args:
+        name: the provider's name; `openai` reads OPENAI_BASE_URL and has the official URL as default.
+        endpoint: its config.
+
+    Raises:
+        ConfigError: its URL is missing or cannot be one, or a timeout is not positive.
+    """
+    url = endpoint.base_url
+    if url is None and name == "openai":
+        url = os.environ.get("OPENAI_BASE_URL", "").strip() or None
+    explicit = url is not None
+    if url is None:
+        if name != "openai":
+            raise ConfigError(f"expected a base_url for the endpoint {name!r}, got none", path=_path(name, "base_url"))
+        url = OFFICIAL_URL
+    for member in ("connect_timeout_s", "response_timeout_s", "idle_timeout_s"):
+        if not getattr(endpoint, member) > 0:
+            raise ConfigError(
+                f"expected a positive number of seconds, got {getattr(endpoint, member)}", path=_path(name, member)
+            )
+    try:
+        parts = urlsplit(url)
+        host = (parts.hostname or "").lower()
+        _ = parts.port  # raises where it is no number
+    except ValueError:
+        host = ""
+    if not host or parts.scheme not in ("http", "https") or parts.username or parts.query or parts.fragment:
+        # The URL is not quoted: a key that was put in it by mistake would be shown.
+        raise ConfigError("expected a base_url as https://host/v1, got something else", path=_path(name, "base_url"))
+    url = url.rstrip("/")
+    if not url.endswith("/chat/completions"):
+        url += "/chat/completions"
+    key_env = endpoint.api_key_env or f"{name.upper().replace('-', '_')}_API_KEY"
+    return Resolved(
+        name=name, url=url, host=host, local=_is_local(host), explicit=explicit, key_env=key_env, endpoint=endpoint
+    )
+
+
+def _path(name: str, member: str) -> str:
+    return f"plugins.openai.{member}" if name == "openai" else f"plugins.openai.endpoints.{name}.{member}"
+
+
+def _is_local(host: str) -> bool:
+    if host == "localhost" or host.endswith(".localhost"):
+        return True
+    try:
+        return ip_address(host.partition("%")[0]).is_loopback
+    except ValueError:
+        return False

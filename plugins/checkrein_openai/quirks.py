@@ -1,0 +1,112 @@
+"""Where compatible endpoints differ from each other: one table, by host and model (M11, docs/providers.md).
+
+A row is data; request.py and decode.py read the resolved quirks and know no host. The config's
+`quirks` table overrides single keys.
+"""
+
+from __future__ import annotations
+
+from typing import Literal, TypedDict
+
+__all__ = ["Quirks", "DEFAULTS", "TABLE", "quirks_for", "window_tokens"]
+
+
+class Quirks(TypedDict, total=False):
+    """What a server wants or leaves out; a key that is absent is as the table says.
+
+    Attributes:
+        system_role: the role of the system prompt.
+        max_tokens_field: the body's name for the setting `max_tokens`.
+        stream_usage: whether `stream_options.include_usage` may be sent.
+        parallel_calls: whether `parallel_tool_calls` may be sent.
+        output_schema: how `output_schema` is sent: as a schema, as JSON mode and in words, or in words only.
+        reasoning: what of former thinking goes back: `received` (in the field it came in), `always` (that,
+            and an empty `reasoning_content` on answers without any), or `drop`.
+        call_ids: `any` visible ASCII, or `alnum9`: exactly nine letters and digits.
+        merge_roles: neighbours of one role are sent as one message.
+        stub_tools: a stub schema is sent for each tool that only the history names.
+        lenient_finish: the server is known to end streams without a finish reason.
+        dsml: calls written as DSML markup in the answer's text are read as calls.
+        echo: members of an answer that go back as they came, to the same model.
+    """
+
+    system_role: Literal["system", "developer"]
+    max_tokens_field: Literal["max_tokens", "max_completion_tokens"]
+    stream_usage: bool
+    parallel_calls: bool
+    output_schema: Literal["json_schema", "json_object", "words"]
+    reasoning: Literal["received", "always", "drop"]
+    call_ids: Literal["any", "alnum9"]
+    merge_roles: bool
+    stub_tools: bool
+    lenient_finish: bool
+    dsml: bool
+    echo: list[str]
+
+
+DEFAULTS: Quirks = {
+    "system_role": "system",
+    "max_tokens_field": "max_tokens",
+    "stream_usage": True,
+    "parallel_calls": True,
+    "output_schema": "json_schema",
+    "reasoning": "received",
+    "call_ids": "any",
+    "merge_roles": True,
+    "stub_tools": False,
+    "lenient_finish": False,
+    "dsml": False,
+    "echo": ["reasoning_details", "extra_content", "thinking_blocks"],
+}
+
+# (end of the host name, a part of the model name, what is different there); later rows win.
+TABLE: tuple[tuple[str, str, Quirks], ...] = (
+    ("", "deepseek", {"dsml": True}),
+    ("api.openai.com", "", {"max_tokens_field": "max_completion_tokens", "reasoning": "drop", "echo": []}),
+    ("openai.azure.com", "", {"max_tokens_field": "max_completion_tokens", "reasoning": "drop", "echo": []}),
+    (
+        "api.deepseek.com",
+        "",
+        {"reasoning": "always", "output_schema": "json_object", "parallel_calls": False},
+    ),
+    (
+        "api.mistral.ai",
+        "",
+        {"stream_usage": False, "call_ids": "alnum9", "reasoning": "drop"},
+    ),
+    ("opencode.ai", "muse-spark", {"lenient_finish": True}),
+)
+
+# Context windows by the start of the model name, in tokens; the longest match wins.
+_WINDOWS = {
+    "gpt-3.5-turbo": 16_385,
+    "gpt-4-turbo": 128_000,
+    "gpt-4o": 128_000,
+    "gpt-4.1": 1_047_576,
+    "gpt-5": 400_000,
+    "o1": 200_000,
+    "o3": 200_000,
+    "o4-mini": 200_000,
+    "deepseek-chat": 131_072,
+    "deepseek-reasoner": 131_072,
+}
+
+
+def quirks_for(host: str, model: str, own: Quirks | None = None) -> Quirks:
+    """Return all quirks of a model at a host: the defaults, the table's rows in order, then the config's own."""
+    found: Quirks = {**DEFAULTS}
+    for host_end, model_part, row in TABLE:
+        if _is_host(host, host_end) and model_part in model.lower():
+            found = {**found, **row}
+    return {**found, **own} if own else found
+
+
+def _is_host(host: str, end: str) -> bool:
+    return not end or host == end or host.endswith("." + end)
+
+
+def window_tokens(model: str) -> int | None:
+    """Return a model's context window in tokens, None if it is not known."""
+    name = model.rpartition("/")[2]
+    best = max((start for start in _WINDOWS if name.startswith(start)), key=len, default=None)
+    return None if best is None else _WINDOWS[best]
