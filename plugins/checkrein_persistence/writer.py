@@ -176,6 +176,7 @@ class JsonlWriter:
             self._ops.fsync(fd)
         finally:
             self._ops.close(fd)
+        self._ops.fsync_dir(self._path.parent)
 
 
 def write_all(ops: FileOps, fd: int, data: bytes) -> None:
