@@ -29,6 +29,7 @@ class Requests(Fold):
         self._parts: dict[str, int] = {}
         self._header: RequestHeader | Loose | None = None
         self._messages = 0  # of the request before
+        self._edits: Any = None
         self._free = True  # an event said why the next request need not extend it
 
     def handlers(self) -> dict[str, Handler]:
@@ -81,12 +82,10 @@ class Requests(Fold):
             return
         if event.messages < 1:
             self.report.add("O16", "the request has no messages")
-        if event.edits is not None:
-            self._free = True
-        if event.messages < self._messages and not self._free:
+        if event.messages < self._messages and not self._free and event.edits == self._edits:
             self.report.add("O26", f"the request has {event.messages} messages, the one before had {self._messages}")
-        self._messages = event.messages
-        self._free = event.edits is not None
+        self._messages, self._edits = event.messages, event.edits
+        self._free = False
 
     def _end(self, event: Any) -> None:
         if type(event) is not RequestEnd or event.usage is None:

@@ -125,6 +125,11 @@ class Report:
         return self._held.pop(key, None) is not None
 
     @property
+    def count(self) -> int:
+        """How many violations there are so far."""
+        return len(self._found) + len(self._held) + self.dropped
+
+    @property
     def violations(self) -> list[Violation]:
         """All violations so far, in the order of the log."""
         return sorted((*self._found, *self._held.values()), key=lambda violation: violation.seq)

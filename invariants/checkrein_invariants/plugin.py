@@ -1,0 +1,131 @@
+"""The plugin `invariants`: the oracle beside every live agent.
+
+    [plugins.invariants]
+    report = "stderr"    # or "log": an event invariants/violation in the session's log
+    deep = false         # derive and validate the history at each step
+
+It observes only: whatever it finds, the loop goes on. Each violation is shown once.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+from checkrein.chunks import Chunk
+from checkrein.events import AnyEvent
+from checkrein.eventtypes import EventType
+from checkrein.hookspecs import hookimpl
+
+from .rules import RULES, Violation
+from .watch import Watch
+
+if TYPE_CHECKING:
+    from checkrein.harness import Harness
+
+    from checkrein.agents import AgentLike
+    from checkrein.session import Session
+
+__all__ = ["Plugin", "VIOLATION"]
+
+VIOLATION = "invariants/violation"
+_MAX_KEPT = 1_000
+
+
+class Plugin:
+    """Watches every agent of a harness.
+
+    Attributes:
+        violations: what was found, by session id, also of agents that are gone (at most 1,000 sessions).
+    """
+
+    name = "invariants"
+
+    @dataclass(frozen=True)
+    class Config:
+        """How it reports.
+
+        Attributes:
+            report: `stderr`, or `log` for events in the session's log.
+            deep: derive and validate the history at each step; costs its length each time.
+        """
+
+        report: Literal["stderr", "log"] = "stderr"
+        deep: bool = False
+
+    def __init__(self, config: Config) -> None:
+        self.config = config
+        self.violations: dict[str, list[Violation]] = {}
+        self._watches: dict[int, Watch] = {}
+        self._shown: dict[int, set[Violation]] = {}
+
+    @hookimpl
+    def register_events(self, harness: Harness) -> Iterable[EventType]:
+        """The event that says what was found."""
+        return [EventType(VIOLATION)]
+
+    @hookimpl
+    def session_event(self, session: Session, event: AnyEvent) -> None:
+        """Check each event as it comes."""
+        watch = self._watch(session)
+        before = watch.count
+        watch(event)
+        if watch.count != before and event.type != VIOLATION:
+            self._show(watch)
+
+    @hookimpl
+    def stream_chunk(self, agent: AgentLike, turn: int, step: int, chunk: Chunk) -> None:
+        """Check the stream's grammar (O23)."""
+        self._watch(agent.session).chunk(chunk)
+
+    @hookimpl
+    def agent_status(self, agent: AgentLike, status: str) -> None:
+        """Check the status (O14)."""
+        watch = self._watch(agent.session)
+        before = watch.count
+        watch.status(status)
+        if watch.count != before:
+            self._show(watch)
+
+    @hookimpl(trylast=True)
+    def agent_disposed(self, agent: AgentLike) -> None:
+        """Check that everything is closed, and let go of the session."""
+        watch = self._watch(agent.session)
+        watch.disposed()
+        watch.finish()
+        self._show(watch)
+        self._watches.pop(id(watch.session), None)
+        self._shown.pop(id(watch.session), None)
+
+    def _watch(self, session: Session) -> Watch:
+        # By identity: a session is watched as long as we hold it, so its id cannot be another's.
+        watch = self._watches.get(id(session))
+        if watch is None:
+            watch = self._watches[id(session)] = Watch(session, deep=self.config.deep, stream=True)
+        return watch
+
+    def _show(self, watch: Watch) -> None:
+        session = watch.session
+        shown = self._shown.setdefault(id(session), set())
+        found = watch.violations
+        if found and (session.id in self.violations or len(self.violations) < _MAX_KEPT):
+            self.violations[session.id] = found
+        for violation in found:
+            if violation not in shown:
+                shown.add(violation)
+                self._tell(watch, violation)
+
+    def _tell(self, watch: Watch, violation: Violation) -> None:
+        if self.config.report == "log" and not watch.gone:
+            fields = {
+                "rule": violation.rule,
+                "message": str(violation),
+                "severity": violation.severity,
+                "events": list(violation.events),
+            }
+            watch.session.append_free(VIOLATION, fields, plugin=self.name)
+            return
+        rule = RULES[violation.rule]
+        sys.stderr.write(f"checkrein oracle: session {watch.session.id}: {violation}\n    ({rule.id}: {rule.text})\n")

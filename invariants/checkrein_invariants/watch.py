@@ -1,0 +1,265 @@
+"""One live session under watch: the oracle over its events, and the rules that need the running agent.
+
+A watch never raises into the session it observes; if the oracle itself fails, that is `failure`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from checkrein.chunks import (
+    FINISH_REASONS,
+    CallChunk,
+    FinishChunk,
+    MetadataChunk,
+    OpaqueChunk,
+    TextChunk,
+    ThinkingChunk,
+    UsageChunk,
+)
+from checkrein.codec import encode, seal
+from checkrein.errors import RefusedAtAppend
+from checkrein.events import AnyEvent
+
+from .deep import NEVER, Deep
+from .oracle import Oracle
+from .rules import Report, Violation
+
+if TYPE_CHECKING:
+    from checkrein.session import Session
+
+__all__ = ["Watch", "Stream", "Life"]
+
+_KINDS: dict[type, str] = {TextChunk: "text", ThinkingChunk: "thinking", CallChunk: "call", OpaqueChunk: "opaque"}
+
+# What may not come any more once disposal began (C5): everything that opens something.
+_OPENING = frozenset(
+    (
+        "inbox/accepted",
+        "turn/start",
+        "user/message",
+        "step/start",
+        "steering/message",
+        "context/message",
+        "request/header",
+        "request/start",
+        "assistant/message",
+        "tool/start",
+        "approval/asked",
+        "compaction/start",
+    )
+)
+# What may still come when the agent is gone: observers of its disposal can fail, threads can return.
+_AFTER = frozenset(("plugin/fault", "tool/late"))
+
+
+class Stream:
+    """O23: the chunk grammar of one attempt."""
+
+    def __init__(self, report: Report) -> None:
+        self._report = report
+        self.reset()
+
+    def reset(self) -> None:
+        """A request begins."""
+        self._blocks: dict[int, str] = {}
+        self._usage = self._finished = False
+        self._problem: str | None = None
+
+    def chunk(self, chunk: Any) -> None:
+        """Take the next chunk; what breaks the grammar is kept until the request ends."""
+        if self._problem is not None:
+            return
+        kind = _KINDS.get(type(chunk))
+        if self._finished:
+            self._problem = f"a {type(chunk).__name__} after finish"
+        elif kind is not None:
+            if self._blocks.setdefault(chunk.index, kind) != kind:
+                self._problem = f"block {chunk.index} is {self._blocks[chunk.index]}, then {kind}"
+        elif isinstance(chunk, UsageChunk):
+            self._problem = "usage twice" if self._usage else None
+            self._usage = True
+        elif isinstance(chunk, FinishChunk):
+            self._finished = True
+            if chunk.reason not in FINISH_REASONS:
+                self._problem = f"finish reason {chunk.reason!r}"
+        elif not isinstance(chunk, MetadataChunk):
+            self._problem = f"a {type(chunk).__name__} instead of a chunk"
+        elif chunk.index is not None and chunk.index not in self._blocks:
+            self._problem = f"metadata for block {chunk.index}, which is not there"
+
+    def end(self, outcome: str) -> None:
+        """The request ends; only an answer needs a stream that was whole."""
+        if outcome == "ok" and self._problem is not None:
+            self._report.add("O23", f"the request ended well, but its stream broke the grammar: {self._problem}")
+        elif outcome == "ok" and not self._finished:
+            self._report.add("O23", "the request ended well, but its stream has no finish")
+
+
+class Life:
+    """O13 and O14: an agent's status and its end."""
+
+    def __init__(self, report: Report) -> None:
+        self._report = report
+        self.status: str | None = None
+        self.gone = False
+
+    def change(self, status: str, turn: int) -> None:
+        """The agent has this status now; `turn` is the open turn."""
+        before, self.status = self.status, status
+        if status not in ("idle", "running", "disposed"):
+            self._report.add("O14", f"expected status idle, running or disposed, got {status!r}")
+        elif before == "disposed":
+            self._report.add("O14", f"{status} after disposed")
+        elif before == status:
+            self._report.add("O14", f"{status} twice in a row")
+        elif status == "idle" and turn:
+            self._report.add("O14", f"idle while turn {turn} is open")
+
+    def event(self, word: str) -> None:
+        """An event comes."""
+        if self.gone and word not in _AFTER:
+            self._report.add("O13", f"{word} after the agent is gone")
+        elif self.status == "disposed" and word in _OPENING:
+            self._report.add("O13", f"{word} after disposal began")
+
+
+class Watch:
+    """Observes one session.
+
+    Args:
+        session: what to watch; events it was loaded with are read, but not judged.
+        deep: also derive the history at each step (O15 to O17).
+        stream: `chunk` will be called with every chunk, so a missing one is missing (O23).
+
+    Attributes:
+        failure: what the oracle itself raised, if it did; the watch ended there.
+    """
+
+    def __init__(self, session: Session, *, deep: bool = False, stream: bool = False) -> None:
+        self.session = session
+        self.failure: Exception | None = None
+        balances = [kind.balance for kind in session.types.values() if kind.balance is not None]
+        self._oracle = oracle = Oracle(balances)
+        self._deep = Deep(oracle.report, session.types) if deep else None
+        self._stream = Stream(oracle.report) if stream else None
+        self._life = Life(oracle.report)
+        self._fed = 0
+        self._own: int | None = None  # seq of the first event that was appended while we watched
+
+    def __call__(self, event: AnyEvent) -> None:
+        """Observe: read everything up to this event."""
+        if self._own is None:
+            self._own = event.seq
+        self.catch_up()
+
+    def catch_up(self) -> None:
+        """Read the events that are new in the session."""
+        if self.failure is not None:
+            return
+        events = self.session.events
+        try:
+            while self._fed < len(events):
+                event = events[self._fed]
+                self._fed += 1
+                self._feed(event)
+        except Exception as exc:
+            self.failure = exc
+
+    def _feed(self, event: AnyEvent) -> None:
+        word = event.type
+        self._oracle.feed(event)
+        if self._deep is not None:
+            self._deep.feed(event)
+        if self._own is None or event.seq < self._own:
+            return
+        if self._life.status is not None or self._life.gone:
+            self._life.event(word)
+        if self._stream is not None:
+            if word == "request/start":
+                self._stream.reset()
+            elif word == "request/end":
+                self._stream.end(getattr(event, "outcome", ""))
+
+    def chunk(self, chunk: Any) -> None:
+        """A chunk came from the provider."""
+        if self._stream is not None and self.failure is None:
+            self._stream.chunk(chunk)
+
+    def status(self, status: str) -> None:
+        """The agent's status changed."""
+        self.catch_up()
+        self._life.change(status, self._oracle.open_turn)
+
+    def disposed(self) -> None:
+        """The agent is gone."""
+        self.catch_up()
+        self._life.gone = True
+
+    @property
+    def gone(self) -> bool:
+        """Whether the agent is gone."""
+        return self._life.gone
+
+    @property
+    def violations(self) -> list[Violation]:
+        """What was found so far in the events appended while we watched."""
+        return [] if self._own is None else [v for v in self._oracle.violations if v.seq >= self._own]
+
+    @property
+    def count(self) -> int:
+        """How many violations were found so far; cheap."""
+        return self._oracle.report.count
+
+    def finish(self, open_ok: bool = False) -> list[Violation]:
+        """Check what the end shows, immutability (O24) and the live projections included.
+
+        Args:
+            open_ok: the session goes on, so an open turn is no violation.
+        """
+        self.catch_up()
+        if self._own is None or self.failure is not None:
+            return self.violations
+        try:
+            self._oracle.finish(open_ok)
+            self._immutable()
+            self._projections()
+        except Exception as exc:
+            self.failure = exc
+        return self.violations
+
+    def _immutable(self) -> None:
+        """O24: each event still encodes to the bytes that were sealed when it was appended."""
+        session, report = self.session, self._oracle.report
+        for event, line in zip(session.events, session.lines, strict=False):
+            if event.seq < (self._own or 0):
+                continue
+            try:
+                same = seal(encode(event)) == line
+            except RefusedAtAppend:
+                same = False
+            if not same:
+                report.add("O24", f"{event.type} is not what was appended", event.seq)
+        if len(session.events) != len(session.lines):
+            report.add("O24", f"{len(session.events)} events, but {len(session.lines)} lines")
+
+    def _projections(self) -> None:
+        """O15 and O18: what the session keeps up to date equals what the log gives when it is folded anew."""
+        report, kept = self._oracle.report, self.session.state
+        deep = self._deep
+        if deep is None:
+            deep = Deep(report, self.session.types, when=NEVER)
+            for event in self.session.events:
+                deep.feed(event)
+        deep.finish()
+        state = deep.state
+        if list(kept.history.messages) != list(state.history.messages):
+            report.add("O15", "the kept history differs from the one derived anew")
+        if kept.usage != state.usage:
+            report.add("O18", f"the kept usage is {kept.usage}, the sum is {state.usage}")
+        if (kept.turn_open, kept.step_open, list(kept.pending)) != (
+            state.turn_open,
+            state.step_open,
+            list(state.pending),
+        ):
+            report.add("O15", "the kept state (open turn, open step, pending input) differs from the log")
