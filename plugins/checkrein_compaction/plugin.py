@@ -17,10 +17,10 @@ import msgspec
 
 from checkrein.events import RequestEnd, RequestStart
 from checkrein.hookspecs import hookimpl
-from checkrein.messages import Edit, Message, Request, TextBlock, ToolMessage, UserMessage
+from checkrein.messages import Edit, Message, Request, TextBlock, ToolMessage, UserMessage, View
 
 from .estimate import estimate_message_tokens, estimate_system_tokens
-from .trim import TrimOutcome, budget_tokens, culprit_of, plan_cut
+from .trim import MARKER_PREFIX, TrimOutcome, budget_tokens, culprit_of, plan_cut
 
 if TYPE_CHECKING:
     from checkrein.agents import AgentLike
@@ -31,7 +31,7 @@ __all__ = ["DEFAULT_WINDOW_TOKENS", "NAME", "Plugin"]
 NAME = "compaction"
 # For a model whose provider does not tell its window: a limit nobody knows must not mean no limit.
 DEFAULT_WINDOW_TOKENS = 128_000
-OVERFLOW = "CONTEXT_OVERFLOW"
+OVERFLOW = "CONTEXT_WINDOW_EXCEEDED"
 # What the provider counted corrects the estimates, less so for small requests, where the factor is noise.
 DAMPING_TOKENS = 2_000
 FACTOR = (0.5, 4.0)
@@ -116,7 +116,7 @@ class Plugin:
         if not config.enabled:
             self._outcomes[agent.id] = TrimOutcome("off")
             return None
-        if request.edit is not None or len(request.seqs) != len(request.messages):
+        if not isinstance(request.messages, View) or len(request.seqs) < len(request.messages):
             return None  # another plugin has rewritten the history, and answers for its size
         outcome, edit = self._decide(agent, request, config, last_request(agent.session.events))
         self._outcomes[agent.id] = outcome
@@ -183,12 +183,12 @@ def last_request(events: Sequence[Any]) -> Measured:
 
 
 def _own_edit(edits: dict[str, Any] | None) -> Edit | None:
-    if edits is None or edits.get("plugin", NAME) != NAME:
-        return None
+    """The cut, if it is one of ours: known by its marker, for `plugin` names the last that touched the request."""
     try:
-        return msgspec.convert(edits, Edit)
+        edit = msgspec.convert(edits, Edit)
     except msgspec.ValidationError:
         return None
+    return edit if edit.marker.startswith(MARKER_PREFIX) else None
 
 
 def _prompt_tokens(end: RequestEnd | None) -> int | None:

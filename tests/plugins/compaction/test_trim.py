@@ -23,19 +23,19 @@ from checkrein_compaction import MARKER_PREFIX, TrimResult, estimate_message_tok
 from checkrein_compaction.trim import GOAL, MIN_GAIN, budget_tokens
 
 
-def user(text: str) -> UserMessage:
+def user(text: str) -> Message:
     return UserMessage([TextBlock(text)])
 
 
-def says(text: str) -> AssistantMessage:
+def says(text: str) -> Message:
     return AssistantMessage([TextBlock(text)])
 
 
-def calls(*ids: str) -> AssistantMessage:
+def calls(*ids: str) -> Message:
     return AssistantMessage([CallBlock(call_id, "tool", "{}") for call_id in ids])
 
 
-def result(call_id: str, text: str) -> ToolMessage:
+def result(call_id: str, text: str) -> Message:
     return ToolMessage(call_id, "tool", [TextBlock(text)])
 
 
@@ -200,7 +200,7 @@ def test_case_C12_no_cut_for_a_little() -> None:
 
 
 def test_case_R12_thinking_is_kept_whole_or_not_at_all() -> None:
-    thought = AssistantMessage([ThinkingBlock(0, "t" * 400, "signature"), CallBlock("z", "tool", "{}")])
+    thought: Message = AssistantMessage([ThinkingBlock(0, "t" * 400, "signature"), CallBlock("z", "tool", "{}")])
     messages = [*loop(30, 400), thought, result("z", "r")]
     got = trimmed(messages, 2_500, keep=3)
     assert got.outcome.cut is not None and any(message is thought for message in got.messages)

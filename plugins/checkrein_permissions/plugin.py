@@ -1,0 +1,261 @@
+"""The guard: rule tables in, votes out. Deny, then ask, then allow, then the default by effect.
+
+What a person answered before is read from the session's log (L1): rules allowed for always, and
+denials of the open turn, so that a call that was refused is not asked for again and again.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+from weakref import WeakKeyDictionary
+
+import msgspec
+
+from checkrein.calls import Call
+from checkrein.decisions import Allow, Ask, Deny, GuardVote, Stop
+from checkrein.events import ApprovalAsked, ApprovalDecided, TurnStart
+from checkrein.hookspecs import hookimpl
+from checkrein.visible import excerpt, visible
+
+from .paths import canonical, path_matches, relative_pattern
+from .rules import Rule, exact_rule, leaves, parse_rule, risk_of
+
+if TYPE_CHECKING:
+    from checkrein.agents import AgentLike
+    from checkrein.session import Session
+
+__all__ = ["NAME", "Plugin"]
+
+NAME = "permissions"
+MAX_ARGUMENTS_SHOWN = 20
+MAX_VALUE_CHARS = 2_000
+MAX_SUMMARY_CHARS = 8_000
+_canonical_json = msgspec.json.Encoder(order="sorted").encode
+_log = logging.getLogger("checkrein.permissions")
+
+Word = Literal["allow", "ask", "deny"]
+
+
+@dataclass(frozen=True, slots=True)
+class Tables:
+    """The parsed tables of one config."""
+
+    deny: tuple[Rule, ...]
+    ask: tuple[Rule, ...]
+    allow: tuple[Rule, ...]
+
+
+@dataclass(slots=True)
+class Memory:
+    """A fold of one session's log: what people have answered."""
+
+    position: int = 0
+    rules: list[Rule] = field(default_factory=list)
+    asked: dict[str, str] = field(default_factory=dict)  # approval id -> call id, of the open turn
+    keys: dict[str, str] = field(default_factory=dict)  # call id -> what was asked, of the open turn
+    denied: set[str] = field(default_factory=set)
+    repeats: int = 0
+
+    def catch_up(self, session: Session) -> None:
+        """Fold the events that came since."""
+        events = session.events
+        while self.position < len(events):
+            event = events[self.position]
+            self.position += 1
+            if isinstance(event, TurnStart):
+                self.asked.clear()
+                self.keys.clear()
+                self.denied.clear()
+                self.repeats = 0
+            elif isinstance(event, ApprovalAsked):
+                self.asked[event.id] = event.call_id
+            elif isinstance(event, ApprovalDecided):
+                self._decided(event)
+
+    def _decided(self, event: ApprovalDecided) -> None:
+        key = self.keys.get(self.asked.pop(event.id, ""))
+        if event.outcome in ("denied", "closed") and key is not None:  # closed: there was nobody to ask
+            self.denied.add(key)
+        elif event.outcome == "allowed_rule" and event.rule is not None:
+            try:
+                self.rules.append(parse_rule(event.rule))
+            except ValueError:  # another version's language: it allows nothing here
+                _log.warning("session rule %r is not understood and ignored", event.rule)
+
+
+class Plugin:
+    """Decides which calls run, which are asked for and which are refused."""
+
+    required = True
+
+    @dataclass(frozen=True)
+    class Config:
+        """`[plugins.permissions]`.
+
+        Attributes:
+            mode: what happens to a call that is not read-only and that no rule is about.
+            read_only: what happens to a read-only call that no rule is about.
+            deny: rules for calls that never run.
+            ask: rules for calls that a person must allow each time, or for always.
+            allow: rules for calls that run without a question.
+            protected: path patterns that nothing but a person's yes, each time, lets a call write to.
+            max_repeats: after so many repetitions of a call a person has denied, the turn ends; at least 1.
+        """
+
+        mode: Word = "ask"
+        read_only: Word = "allow"
+        deny: tuple[str, ...] = ()
+        ask: tuple[str, ...] = ()
+        allow: tuple[str, ...] = ()
+        protected: tuple[str, ...] = ("checkrein.toml", ".checkrein/**", ".git/**")
+        max_repeats: int = 3
+
+        def __post_init__(self) -> None:
+            for name in ("deny", "ask", "allow"):
+                _parse(getattr(self, name), name)
+            for index, pattern in enumerate(self.protected):
+                if problem := "it is empty" if not pattern else relative_pattern(pattern):
+                    raise ValueError(f"protected[{index}]: expected a path pattern, got {pattern!r}: {problem}")
+            if self.max_repeats < 1:
+                raise ValueError(f"max_repeats: expected at least 1, got {self.max_repeats}")
+
+    def __init__(self, config: Config | None = None) -> None:
+        self.config = config or self.Config()
+        self._tables: dict[Plugin.Config, Tables] = {}
+        self._memories: WeakKeyDictionary[Session, Memory] = WeakKeyDictionary()
+        for rule in self._parsed(self.config).allow:
+            if warning := risk_of(rule):
+                _log.warning("%s", warning)
+
+    @hookimpl
+    def tools_guard(self, agent: AgentLike, call: Call) -> GuardVote:
+        """Vote on a call by the rules, the answers so far, and its effect."""
+        config = self._config(agent)
+        memory = self._memory(agent.session)
+        vote = self._judge(call, agent.workspace, config, memory)
+        if isinstance(vote, Ask):
+            key = _key(call)
+            if key in memory.denied:
+                memory.repeats += 1
+                return Deny(
+                    "denied by the user a moment ago, this very call: do not repeat it, do or ask something else"
+                )
+            memory.keys[call.call_id] = key
+        return vote
+
+    @hookimpl
+    def turn_continuation(self, agent: AgentLike) -> Stop | None:
+        """End a turn in which the model keeps asking for what was denied."""
+        memory = self._memory(agent.session)
+        if memory.repeats < self._config(agent).max_repeats:
+            return None
+        return Stop(f"a call that was denied was asked for {memory.repeats} more times")
+
+    def _judge(self, call: Call, workspace: Path, config: Config, memory: Memory) -> GuardVote:
+        tables = self._parsed(config)
+        for rule in tables.deny:
+            matched = rule.matches(call, workspace, broad=True)
+            if matched:
+                return Deny(f"denied by the permission rule {rule.text!r}")
+            if matched is None:
+                return self._ask(call, workspace, f"it cannot be told whether the rule {rule.text!r} forbids it", None)
+        if call.effect != "read_only" and (path := _protected(call, workspace, config.protected)):
+            return self._ask(call, workspace, f"{path} is protected", None)
+        for rule in memory.rules:
+            if rule.matches(call, workspace, broad=False):
+                return Allow(f"allowed before: {rule.text}")
+        offer = exact_rule(call, workspace)
+        for rule in tables.ask:
+            if rule.matches(call, workspace, broad=True) is not False:
+                return self._ask(call, workspace, f"by the rule {rule.text!r}", offer)
+        doubt: Rule | None = None
+        for rule in tables.allow:
+            matched = rule.matches(call, workspace, broad=False)
+            if matched:
+                return Allow(f"by the rule {rule.text!r}")
+            doubt = rule if matched is None else doubt
+        if doubt is not None:
+            return self._ask(call, workspace, f"it cannot be told whether the rule {doubt.text!r} allows it", offer)
+        return self._default(call, workspace, config, offer)
+
+    def _default(self, call: Call, workspace: Path, config: Config, offer: str | None) -> GuardVote:
+        word = config.read_only if call.effect == "read_only" else config.mode
+        if word == "deny":
+            return Deny("denied: no permission rule allows it")
+        return self._ask(call, workspace, "no rule is about it", offer) if word == "ask" else None
+
+    def _ask(self, call: Call, workspace: Path, why: str, rule: str | None) -> Ask:
+        return Ask(_summary(call, workspace, why), rule)
+
+    def _memory(self, session: Session) -> Memory:
+        memory = self._memories.get(session)
+        if memory is None:
+            memory = self._memories[session] = Memory()
+        memory.catch_up(session)
+        return memory
+
+    def _parsed(self, config: Config) -> Tables:
+        tables = self._tables.get(config)
+        if tables is None:
+            tables = Tables(*(_parse(getattr(config, name), name) for name in ("deny", "ask", "allow")))
+            self._tables[config] = tables
+        return tables
+
+    def _config(self, agent: AgentLike) -> Config:
+        if not agent.spec.plugins.get(NAME):
+            return self.config
+        config: Plugin.Config = agent.harness.plugins.config_for(NAME, agent.spec)
+        return config
+
+
+def _parse(texts: Iterable[str], name: str) -> tuple[Rule, ...]:
+    rules: list[Rule] = []
+    for index, text in enumerate(texts):
+        try:
+            rules.append(parse_rule(text))
+        except ValueError as problem:
+            raise ValueError(f"{name}[{index}]: {problem}") from None
+    return tuple(rules)
+
+
+def _key(call: Call) -> str:
+    return hashlib.sha256(_canonical_json([call.name, call.arguments])).hexdigest()
+
+
+def _protected(call: Call, workspace: Path, patterns: Iterable[str]) -> str | None:
+    """Return the protected path a call is about, if any."""
+    for _, kind, value in leaves(call.arguments):
+        if kind == "path" and isinstance(value, str) and (path := canonical(value, workspace)) is not None:
+            for pattern in patterns:
+                if path_matches(path, pattern, broad=True):
+                    return str(path)
+    return None
+
+
+def _summary(call: Call, workspace: Path, why: str) -> str:
+    """Say what would run, for a person: every character visible, bounded, and where paths really lead."""
+    lines = [f"{call.name} ({call.effect}), {why}"]
+    items = list(call.arguments.items())
+    for name, value in items[:MAX_ARGUMENTS_SHOWN]:
+        lines.append(f"{name}: {excerpt(_shown(value), MAX_VALUE_CHARS)}{_leads(name, value, workspace)}")
+    if (left := len(items) - MAX_ARGUMENTS_SHOWN) > 0:
+        lines.append(f"and {left} more arguments")
+    return "\n".join(visible(excerpt(line, MAX_SUMMARY_CHARS // 4)) for line in lines)[:MAX_SUMMARY_CHARS]
+
+
+def _shown(value: Any) -> str:
+    return value if isinstance(value, str) else _canonical_json(value).decode()
+
+
+def _leads(name: str, value: Any, workspace: Path) -> str:
+    if not isinstance(value, str) or next(leaves({name: value}), ("", "", ""))[1] != "path":
+        return ""
+    path = canonical(value, workspace)
+    if path is None:
+        return " (where it leads cannot be told)"
+    return "" if str(path) == value.removeprefix("./") else f" (leads to {path})"

@@ -1,0 +1,243 @@
+"""The rule language: `tool`, `tool(pattern)`, `tool(argument=pattern)`, `effect:word`, `*`; parsing and matching.
+
+A rule is read in two ways. One that allows is read narrowly: everything it speaks of must match
+exactly. One that forbids or asks is read broadly. Where a rule cannot be judged the answer is None,
+and the guard asks. The order of the tables is plugin.py's.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Iterator
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import Any
+
+from checkrein.calls import Call
+from checkrein.nearest import did_you_mean
+
+from .commands import allows, catches, exact_pattern, parse, risky_prefix
+from .paths import canonical, path_matches, relative_pattern
+
+__all__ = ["EFFECTS", "Rule", "parse_rule", "exact_rule", "leaves", "risk_of"]
+
+
+def _words(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
+EFFECTS = ("read_only", "idempotent", "effectful")
+MAX_RULE_CHARS = 2_000
+MAX_TEXT_CHARS = 100_000
+_COMMAND_NAMES = frozenset({"command", "cmd", "commands", "argv", "command_line", "shell_command"})
+_PATH_NAMES = _words(
+    "path paths file files filename filenames file_name filepath directory directories dir folder root cwd "
+    "workdir source src destination dest dst target"
+)
+_PATH_ENDS = ("_path", "_paths", "_file", "_files", "_dir", "_directory", "_folder", "_filename")
+_NAME = re.compile(r"[A-Za-z0-9_*?-]+")
+_NAMED = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)=(.*)", re.DOTALL)
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """A parsed rule.
+
+    Attributes:
+        text: as it was written.
+        tool: the pattern of the tool's name.
+        effect: the effect it is about; None for any.
+        argument: the argument the pattern is about; None for those that say what the call is about.
+        pattern: what the argument must look like; None for anything.
+        words: the pattern as words of a command; None if it has none.
+    """
+
+    text: str
+    tool: str = "*"
+    effect: str | None = None
+    argument: str | None = None
+    pattern: str | None = None
+    words: tuple[str, ...] | None = None
+
+    def matches(self, call: Call, workspace: Path, *, broad: bool) -> bool | None:
+        """Return whether the rule is about this call; None if that cannot be told.
+
+        Args:
+            call: exactly what would run.
+            workspace: the folder relative paths are resolved in.
+            broad: whether the rule forbids or asks.
+        """
+        if not fnmatchcase(call.name, self.tool) or (self.effect is not None and self.effect != call.effect):
+            return False
+        if self.pattern is None:
+            return True
+        found = list(leaves(call.arguments))
+        about = _about(found, self.argument, broad)
+        results = [self._matches_one(kind, value, workspace, broad) for _, kind, value in about]
+        if broad:
+            return True if True in results else None if None in results else False
+        if not results or False in results:
+            return False
+        if None in results or any(not _is_inside(value, workspace) for value in _folders(found, about, self.argument)):
+            return None
+        return True
+
+    def _matches_one(self, kind: str, value: Any, workspace: Path, broad: bool) -> bool | None:
+        assert self.pattern is not None
+        if kind == "path":
+            path = canonical(value, workspace) if isinstance(value, str) else None
+            return None if path is None else path_matches(path, self.pattern, broad=broad)
+        if kind == "command":
+            return self._matches_command(value, broad)
+        text = value if isinstance(value, str) else str(value)
+        if len(text) > MAX_TEXT_CHARS:
+            return None
+        return fnmatchcase(text.casefold(), self.pattern.casefold()) if broad else fnmatchcase(text, self.pattern)
+
+    def _matches_command(self, value: Any, broad: bool) -> bool | None:
+        if not self.words or not isinstance(value, str):
+            return None
+        command = parse(value)
+        if not broad:
+            return allows(command, self.words)
+        return True if catches(command, self.words) else None if command.opaque else False
+
+
+def parse_rule(text: str) -> Rule:
+    """Parse one rule.
+
+    Raises:
+        ValueError: it is none; says what was expected, what came, and at which position (from 1).
+    """
+    if not isinstance(text, str) or not text.strip():
+        raise ValueError(f"expected a rule as 'tool', 'tool(pattern)' or 'effect:read_only', got {text!r}")
+    if len(text) > MAX_RULE_CHARS:
+        raise _wrong(text[:40], MAX_RULE_CHARS, f"a rule of at most {MAX_RULE_CHARS} characters", "a longer one")
+    word, colon, rest = text.partition(":")
+    if colon and word.isidentifier():
+        return _effect_rule(text, word, rest)
+    match = _NAME.match(text)
+    end = match.end() if match else 0
+    if end == len(text):
+        return Rule(text, text)
+    if not match or text[end] != "(":
+        raise _wrong(text, end, "letters, digits, _, -, * or ? of a tool's name", repr(text[end]))
+    if not text.endswith(")"):
+        raise _wrong(text, len(text), "a closing )", "the end")
+    inner = text[end + 1 : -1]
+    if not inner.strip():
+        raise _wrong(
+            text, end + 1, f"a pattern between the brackets, or {text[:end]!r} alone for any arguments", "nothing"
+        )
+    return _argument_rule(text, text[:end], inner, end + 1)
+
+
+def _effect_rule(text: str, word: str, rest: str) -> Rule:
+    if word != "effect":
+        raise _wrong(text, 0, "the word effect before a colon", repr(word) + did_you_mean(word, ["effect"]))
+    if rest not in EFFECTS:
+        raise _wrong(text, 7, f"one of {', '.join(EFFECTS)}", repr(rest) + did_you_mean(rest, EFFECTS))
+    return Rule(text, effect=rest)
+
+
+def _argument_rule(text: str, tool: str, inner: str, at: int) -> Rule:
+    argument = None
+    if named := _NAMED.fullmatch(inner):
+        argument, inner = named[1], named[2]
+        at += len(argument) + 1
+        if not inner:
+            raise _wrong(text, at, "a pattern", "nothing")
+    if argument is None and inner == "*":
+        return Rule(text, tool)
+    if not (argument and kind_of(argument) != "path") and "://" not in inner and (problem := relative_pattern(inner)):
+        raise _wrong(text, at, "a pattern for canonical paths", f"{inner!r}: {problem}")
+    try:
+        words = tuple(shlex.split(inner))
+    except ValueError:
+        words = ()
+    return Rule(text, tool, None, argument, inner, words or None)
+
+
+def _wrong(text: str, position: int, expected: str, got: str) -> ValueError:
+    return ValueError(f"rule {text!r}: expected {expected}, got {got} at position {position + 1}")
+
+
+def kind_of(argument: str) -> str:
+    """Return what an argument of this name holds: `command`, `path` or `text`."""
+    name = argument.casefold()
+    if name in _COMMAND_NAMES:
+        return "command"
+    return "path" if name in _PATH_NAMES or name.endswith(_PATH_ENDS) else "text"
+
+
+def leaves(value: Any, name: str = "", kind: str = "text") -> Iterator[tuple[str, str, Any]]:
+    """Yield (argument, kind, value) for everything in the arguments, nested ones under their nearest name."""
+    if isinstance(value, dict):
+        for key, item in value.items():
+            yield from leaves(item, key, kind_of(key))
+    elif isinstance(value, list):
+        if kind == "command" and value and all(isinstance(item, str) for item in value):
+            yield name, kind, shlex.join(value)
+        else:
+            for item in value:
+                yield from leaves(item, name, kind)
+    elif value is not None:
+        yield name, kind, value
+
+
+def exact_rule(call: Call, workspace: Path) -> str | None:
+    """Return the rule that would allow this call again, as narrow as the language can say; None if it cannot.
+
+    A command becomes its very words, a path the place it leads to; a tool about neither is named whole.
+    """
+    found = list(leaves(call.arguments))
+    about = [leaf for leaf in found if leaf[1] != "text"]
+    if not about:
+        return call.name
+    if len(about) > 1:
+        return None
+    name, kind, value = about[0]
+    if not isinstance(value, str):
+        return None
+    if kind == "command":
+        pattern = exact_pattern(parse(value))
+    else:
+        path = canonical(value, workspace)
+        pattern = None if path is None else re.sub(r"([*?\[])", r"[\1]", path)
+    rule = f"{call.name}({name}={pattern})"
+    try:
+        narrow = pattern is not None and parse_rule(rule).matches(call, workspace, broad=False)
+    except ValueError:
+        return None
+    return rule if narrow else None
+
+
+def risk_of(rule: Rule) -> str | None:
+    """Return a warning for a rule that allows much more than it seems to, None for the others."""
+    program = risky_prefix(rule.words or ())
+    if program is None or (rule.argument is not None and kind_of(rule.argument) != "command"):
+        return None
+    return f"rule {rule.text!r} allows everything: {program} runs any program it is given; allow exact commands instead"
+
+
+def _about(found: list[tuple[str, str, Any]], argument: str | None, broad: bool) -> list[tuple[str, str, Any]]:
+    """Pick what a pattern speaks of: commands, else paths, else every text; read broadly, both of the first."""
+    if argument is not None:
+        return [leaf for leaf in found if leaf[0] == argument]
+    by_kind = {kind: [leaf for leaf in found if leaf[1] == kind] for kind in ("command", "path", "text")}
+    if broad:
+        return by_kind["command"] + by_kind["path"] or by_kind["text"]
+    return by_kind["command"] or by_kind["path"] or by_kind["text"]
+
+
+def _folders(found: list[tuple[str, str, Any]], about: list[tuple[str, str, Any]], argument: str | None) -> list[Any]:
+    """The paths beside an allowed command, as its working folder: they must not lead out of the workspace."""
+    is_command = any(kind == "command" for _, kind, _ in about)
+    return [value for _, kind, value in found if kind == "path"] if is_command else []
+
+
+def _is_inside(value: Any, workspace: Path) -> bool:
+    path = canonical(value, workspace) if isinstance(value, str) else None
+    return path is not None and not Path(path).is_absolute()
