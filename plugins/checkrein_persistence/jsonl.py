@@ -139,10 +139,12 @@ class JsonlStore:
             temporary = path.with_name(f".{sha256[:16]}.{_unique()}")
             self._write_new(temporary, data, durable=writer is None)
             self._ops.rename(temporary, path)
+            folders = (path.parent, path.parent.parent)
             if writer is None:
-                self._ops.fsync_dir(path.parent)
+                for folder in folders:
+                    self._ops.fsync_dir(folder)
             else:
-                writer.sync_later(path, path.parent)
+                writer.sync_later(path, folders)
         except OSError as exc:
             raise StoreError(f"a blob of {len(data)} bytes cannot be kept at {path}: {exc}") from exc
         return sha256

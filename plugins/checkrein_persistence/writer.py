@@ -54,6 +54,7 @@ class JsonlWriter:
         self._synced = size
         self._suspect = False
         self._beside: list[Path] = []
+        self._suspects: set[Path] = set()
         self._folders = list(folders)
         self._guard = threading.Lock()
         self._syncing = 0
@@ -112,18 +113,17 @@ class JsonlWriter:
             if not self._syncing:
                 self._ops.close(self._fd)
 
-    def sync_later(self, path: Path, folder: Path) -> None:
-        """Have the next sync put a file of the session on the disk too, before the log."""
+    def sync_later(self, path: Path, folders: Sequence[Path]) -> None:
+        """Have the next sync put a file of the session on the disk too, and the folders' entries."""
         self._beside.append(path)
-        if folder not in self._folders:
-            self._folders.append(folder)
+        self._folders += [folder for folder in folders if folder not in self._folders]
 
     def _sync(self) -> None:
         lines = self._unsynced[:]  # appends go on meanwhile; they belong to the next sync
         size = sum(map(len, lines)) + len(lines)
         beside, folders = self._beside[:], self._folders[:]
         for path in beside:
-            _sync_file(self._ops, path)
+            self._sync_file(path)
         if self._suspect:
             self._rewrite(lines)
         try:
@@ -140,6 +140,22 @@ class JsonlWriter:
         del self._unsynced[: len(lines)]
         del self._beside[: len(beside)]
         del self._folders[: len(folders)]
+
+    def _sync_file(self, path: Path) -> None:
+        try:
+            fd = self._ops.open(path, os.O_WRONLY)
+        except FileNotFoundError:  # removed since, by its owner
+            return
+        try:
+            if path in self._suspects:
+                write_all(self._ops, fd, self._ops.read(path))
+            self._ops.fsync(fd)
+            self._suspects.discard(path)
+        except OSError:
+            self._suspects.add(path)  # as below
+            raise
+        finally:
+            self._ops.close(fd)
 
     def _rewrite(self, lines: list[bytes]) -> None:
         fd = self._ops.open(self._path, os.O_WRONLY)
@@ -190,14 +206,3 @@ def write_all(ops: FileOps, fd: int, data: bytes) -> None:
         if written <= 0:
             raise OSError(errno.EIO, "write() took nothing")
         data = data[written:]
-
-
-def _sync_file(ops: FileOps, path: Path) -> None:
-    try:
-        fd = ops.open(path, os.O_WRONLY)
-    except FileNotFoundError:  # removed since; its folder's sync says so
-        return
-    try:
-        ops.fsync(fd)
-    finally:
-        ops.close(fd)

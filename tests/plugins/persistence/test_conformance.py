@@ -5,14 +5,15 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, settings
+from hypothesis.stateful import run_state_machine_as_test
+
 from checkrein.memory_store import MemoryStore
 from checkrein.store import Store, Writer
 from checkrein.testing.file_faults import fault_sweep
 from checkrein.testing.store_kit import CHECKS, StoreCase, sample_lines, store_conformance
 from checkrein.testing.store_model import store_machine
 from checkrein_persistence import FileOps, JsonlStore
-from hypothesis import HealthCheck, settings
-from hypothesis.stateful import run_state_machine_as_test
 
 
 def _jsonl_case() -> StoreCase:
@@ -68,7 +69,7 @@ def test_conformance_names_what_a_bad_store_breaks(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("case", CASES)
 def test_D15_any_order_of_acts_agrees_with_the_model(case: str) -> None:
-    run_state_machine_as_test(  # type: ignore[no-untyped-call]
+    run_state_machine_as_test(
         store_machine(CASES[case]()),
         settings=settings(
             max_examples=60, stateful_step_count=30, deadline=None, suppress_health_check=list(HealthCheck)
