@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import inspect
 import typing
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import msgspec
@@ -16,10 +16,20 @@ from msgspec import UNSET, UnsetType
 from .docstrings import parse_docstring
 from .errors import ConfigError
 
-__all__ = ["Signature", "read_signature", "inline_refs", "summary", "depth_exceeds", "MAX_DEPTH"]
+__all__ = [
+    "Signature",
+    "read_signature",
+    "inline_refs",
+    "local_refs",
+    "resolve",
+    "summary",
+    "depth_exceeds",
+    "MAX_DEPTH",
+]
 
 MAX_DEPTH = 100
 MAX_INLINED_NODES = 5_000
+MAX_REFS = 200
 _DEFS = ("$defs", "definitions")
 
 
@@ -99,7 +109,7 @@ def _parameters(fn: Callable[..., Any], where: str) -> list[inspect.Parameter]:
         parameters = list(inspect.signature(fn).parameters.values())
     except (TypeError, ValueError) as exc:
         raise ConfigError(f"{where}: its signature cannot be read ({exc}); wrap it in a function with hints") from None
-    refused = {
+    refused: dict[Any, str] = {
         inspect.Parameter.VAR_POSITIONAL: "*",
         inspect.Parameter.VAR_KEYWORD: "**",
         inspect.Parameter.POSITIONAL_ONLY: "positional-only ",
@@ -234,60 +244,90 @@ def inline_refs(schema: dict[str, Any]) -> dict[str, Any]:
     Args:
         schema: a JSON Schema; it is not changed.
     """
-    budget = [MAX_INLINED_NODES]
-    kept: set[str] = set()
     try:
+        recursive = _recursive_refs(schema)
+        budget = [MAX_INLINED_NODES]
         body = {key: value for key, value in schema.items() if key not in _DEFS}
-        out: dict[str, Any] = _inline(body, schema, (), kept, budget)
-        if kept:
-            # What refers to itself keeps all definitions, as they were: a part of them could not be told apart safely.
-            out.update({key: schema[key] for key in _DEFS if key in schema})
-        return out
-    except (RecursionError, LookupError):
+        out: dict[str, Any] = _inline(body, schema, recursive, budget)
+    except (RecursionError, LookupError, ValueError):
         return schema
+    if recursive:
+        # They keep all definitions, as they were: which of them are needed could not be told without following them.
+        out.update({key: schema[key] for key in _DEFS if key in schema})
+    return out
 
 
-def _inline(node: Any, root: dict[str, Any], trail: tuple[str, ...], kept: set[str], budget: list[int]) -> Any:
+def _inline(node: Any, root: dict[str, Any], recursive: set[str], budget: list[int]) -> Any:
     budget[0] -= 1
-    if budget[0] < 0 or len(trail) > MAX_DEPTH:
+    if budget[0] < 0:
         raise RecursionError
     if isinstance(node, list):
-        return [_inline(item, root, trail, kept, budget) for item in node]
+        return [_inline(item, root, recursive, budget) for item in node]
     if not isinstance(node, dict):
         return node
     ref = node.get("$ref")
-    if isinstance(ref, str) and ref.startswith("#"):
-        target = _lookup(root, ref)
-        if ref in trail or ref == "#" or _refers_to(target, ref, root, 0):
-            kept.add(ref)
-            return dict(node)
-        merged = _inline(target, root, (*trail, ref), kept, budget)
-        siblings = {k: _inline(v, root, trail, kept, budget) for k, v in node.items() if k != "$ref"}
+    if isinstance(ref, str) and ref.startswith("#") and ref not in recursive:
+        merged = _inline(resolve(root, ref), root, recursive, budget)
+        siblings = {key: _inline(value, root, recursive, budget) for key, value in node.items() if key != "$ref"}
         return {**merged, **siblings} if isinstance(merged, dict) else merged
-    return {key: _inline(value, root, trail, kept, budget) for key, value in node.items()}
+    return {key: _inline(value, root, recursive, budget) for key, value in node.items()}
 
 
-def _refers_to(node: Any, ref: str, root: dict[str, Any], depth: int, seen: frozenset[str] = frozenset()) -> bool:
-    """Whether a definition comes back to itself, directly or through others."""
-    if depth > MAX_DEPTH:
-        raise RecursionError
-    if isinstance(node, list):
-        return any(_refers_to(item, ref, root, depth + 1, seen) for item in node)
-    if not isinstance(node, dict):
-        return False
-    found = node.get("$ref")
-    if found == ref or found == "#":
-        return True
-    if isinstance(found, str) and found not in seen and found.startswith("#"):
-        return _refers_to(_lookup(root, found), ref, root, depth + 1, seen | {found})
-    return any(_refers_to(value, ref, root, depth + 1, seen) for value in node.values())
+def _recursive_refs(root: dict[str, Any]) -> set[str]:
+    """The local references that come back to themselves, directly or through others."""
+    edges: dict[str, set[str]] = {}
+    todo = set(local_refs(root))
+    while todo:
+        ref = todo.pop()
+        edges[ref] = set(local_refs(resolve(root, ref)))
+        todo |= edges[ref] - edges.keys()
+        if len(edges) > MAX_REFS:
+            raise RecursionError
+    found = {"#"} & edges.keys()
+    for start in edges:
+        reached, todo = set[str](), set(edges[start])
+        while todo:
+            ref = todo.pop()
+            reached.add(ref)
+            todo |= edges[ref] - reached
+        if start in reached:
+            found.add(start)
+    return found
 
 
-def _lookup(root: dict[str, Any], ref: str) -> Any:
+def local_refs(node: Any) -> Iterator[str]:
+    """Yield each `$ref` in a schema that points into it (`#...`)."""
+    stack = [node]
+    while stack:
+        node = stack.pop()
+        if isinstance(node, dict):
+            if isinstance(ref := node.get("$ref"), str) and ref.startswith("#"):
+                yield ref
+            stack.extend(node.values())
+        elif isinstance(node, list):
+            stack.extend(node)
+
+
+def resolve(root: Any, ref: str) -> Any:
+    """Return what a local reference (`#/a/b`) names.
+
+    Raises:
+        LookupError: there is nothing; or it is an anchor, which is not followed.
+        ValueError: a list is named by a word.
+    """
     node: Any = root
-    for part in ref.lstrip("#").strip("/").split("/") if ref != "#" else ():
+    if not ref.startswith("#/"):
+        if ref == "#":
+            return root
+        raise LookupError(ref)
+    for part in ref[2:].split("/"):
         part = part.replace("~1", "/").replace("~0", "~")
-        node = node[int(part)] if isinstance(node, list) else node[part]
+        if isinstance(node, list):
+            node = node[int(part)]
+        elif isinstance(node, dict):
+            node = node[part]
+        else:
+            raise LookupError(ref)
     return node
 
 
