@@ -176,6 +176,13 @@ def choose(
     for name, one in by_name.items():
         candidate = Candidate(name, found=one, required=name in named or (one.builtin and name in GUARDS))
         why = None if one.builtin and name not in config.block else _why_not(name, config, name in named)
+        if why is not None and name in named and name not in config.block:
+            raise PluginError(
+                "has a table and is not in plugins.allow; add it there, or remove its table",
+                plugin=name,
+                path=named[name],
+                file=where(named[name]),
+            )
         if why is None:
             chosen.append(candidate)
         else:

@@ -96,8 +96,7 @@ class PluginManager:
         Raises:
             PluginError: a required plugin is missing, does not import, has a bad config or does not fit its hooks (H5).
         """
-        found = discover(PLUGINS) if self._found is None else self._found
-        chosen, reports = choose(self.config, found, self._given, agents, self._where)
+        chosen, reports = self._choose(agents)
         self._reports = {report.name: report for report in reports}
         importable = [each for each in chosen if self._try(each, self._import)]
         ordered = in_order(importable, self._fail)
@@ -109,6 +108,22 @@ class PluginManager:
                 self._try(each, self._enter)
         self._check_overrides(agents)
         return self.reports
+
+    def survey(self, agents: Sequence[AgentSpec] = ()) -> list[PluginReport]:
+        """Say what `load` would load, state `found`, and what not, without importing anything.
+
+        Args:
+            agents: the agents of the config, whose overrides name plugins too.
+
+        Raises:
+            PluginError: the config names what is not there or not allowed, or a name has two owners.
+        """
+        chosen, reports = self._choose(agents)
+        return [each.report("found") for each in chosen] + sorted(reports, key=lambda report: report.name)
+
+    def _choose(self, agents: Sequence[AgentSpec]) -> tuple[list[Candidate], list[PluginReport]]:
+        found = discover(PLUGINS) if self._found is None else self._found
+        return choose(self.config, found, self._given, agents, self._where)
 
     def _try(self, candidate: Candidate, act: Callable[[Candidate], None]) -> bool:
         """Do one step of loading; what goes wrong is fatal for a required plugin only."""
@@ -350,6 +365,10 @@ class PluginManager:
                 self._agent_configs.clear()
             self._agent_configs[key] = (override, config)
         return self._agent_configs[key][1]
+
+    def config_types(self) -> dict[str, Any]:
+        """Return each loaded plugin's `Config` by name, None for one without (for `json_schema`)."""
+        return {name: getattr(each.target, "Config", None) for name, each in self._loaded.items()}
 
     def candidates_for(self, type_: type) -> list[str]:
         """Say which plugins could provide a service: those whose `provides` names it."""

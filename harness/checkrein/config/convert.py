@@ -11,6 +11,7 @@ import datetime
 import enum
 import math
 import re
+from collections import abc
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import islice
@@ -29,7 +30,8 @@ T = TypeVar("T")
 Steps = tuple[Any, ...]
 MOST_PROBLEMS = 20
 _BARE = re.compile(r"[\w-]+")
-_LISTS = (list, tuple, set, frozenset)
+_LISTS = (list, tuple, set, frozenset, abc.Sequence, abc.MutableSequence, abc.Collection, abc.Set, abc.MutableSet)
+_DICTS = (dict, abc.Mapping, abc.MutableMapping)
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,8 +132,9 @@ def _problems(value: Any, type_: Any, steps: Steps) -> Iterator[tuple[Steps, str
 
 
 def _in_members(value: Any, type_: Any, steps: Steps) -> Iterator[tuple[Steps, str]]:
-    if isinstance(value, Mapping):
-        fields = fields_of(type_)
+    fields = fields_of(type_)
+    shape = get_origin(type_) or type_
+    if isinstance(value, Mapping) and (fields is not None or shape in (*_DICTS, Any)):
         for key, member in value.items():
             if fields is None:
                 yield from _in_key(key, type_, (*steps, key))
@@ -143,14 +146,14 @@ def _in_members(value: Any, type_: Any, steps: Steps) -> Iterator[tuple[Steps, s
         for key, (_, required) in (fields or {}).items():
             if required and key not in value:
                 yield steps, f"missing key {key!r}; add it"
-    elif isinstance(value, (list, tuple)):
+    elif isinstance(value, (list, tuple)) and shape in (*_LISTS, Any):
         for index, member in enumerate(value):
             yield from _problems(member, _item(type_, index), (*steps, index))
 
 
 def _in_key(key: Any, type_: Any, steps: Steps) -> Iterator[tuple[Steps, str]]:
     """A key that is none of the words a mapping takes."""
-    if get_origin(type_) is dict and get_origin(words := get_args(type_)[0]) is Literal:
+    if get_origin(type_) in _DICTS and get_origin(words := get_args(type_)[0]) is Literal:
         known = [str(word) for word in get_args(words)]
         if key not in known:
             yield steps, f"unknown key {key!r}{did_you_mean(str(key), known) or _listing(known)}"
@@ -181,7 +184,7 @@ def _tag_field(type_: Any) -> str | None:
 def _item(type_: Any, step: Any) -> Any:
     """The type of a member of a list or mapping; Any where it is not declared."""
     origin, arguments = get_origin(type_), get_args(type_)
-    if origin is dict:
+    if origin in _DICTS:
         return arguments[1]
     if origin is tuple and Ellipsis not in arguments:
         return arguments[step] if step < len(arguments) else Any
@@ -196,7 +199,7 @@ def _meant(value: Any, type_: Any) -> Any:
         return type_
     members = [_meant(value, each) for each in get_args(type_)]
     if isinstance(value, Mapping):
-        members = [each for each in members if fields_of(each) is not None or (get_origin(each) or each) is dict]
+        members = [each for each in members if fields_of(each) is not None or (get_origin(each) or each) in _DICTS]
         members = [each for each in members if _tagged(value, each)] or members
     elif isinstance(value, (list, tuple)):
         members = [each for each in members if (get_origin(each) or each) in _LISTS]
@@ -231,10 +234,18 @@ def _judge(value: Any, type_: Any) -> str | None:
         return f"expected one of {', '.join(words)}, got {value!r}{did_you_mean(str(value), words)}"
     text = text.replace("`", "")
     text = text[:1].lower() + text[1:]
+    if "matching regex" in text:
+        text = f"expected str {_described(type_) or text.partition('str ')[2]}"
     if text.startswith("expected") and ", got " not in text:
         # numbers are safe to show; a text may be a secret
         text += f", got {value!r}" if isinstance(value, (int, float)) else f", got {_kind(value)}"
     return text
+
+
+def _described(type_: Any) -> str | None:
+    """What a pattern means, if its author said so."""
+    metas = [each for each in get_args(type_)[1:] if isinstance(each, msgspec.Meta)]
+    return next((each.description for each in metas if each.pattern and each.description), None)
 
 
 def _words(type_: Any) -> list[str]:

@@ -101,8 +101,9 @@ def load_config(
     for file in (each for each in (user, project) if each is not None):
         _lay(merged, read_toml(file), str(file), environ, interpolated=file is not project)
     for label, document in environment_layers(environ):
-        _lay(merged, document, label, environ, interpolated=True)
-    _lay(merged, _plain_overrides(overrides or {}), COMMAND_LINE, environ, interpolated=True)
+        _lay(merged, _agents_as_list(document), label, environ, interpolated=True)
+    given = _agents_as_list(_plain_overrides(overrides or {}))
+    _lay(merged, given, COMMAND_LINE, environ, interpolated=True)
     config: HarnessConfig = convert(shaped(merged.document), HarnessConfig)
     document = plain(config)
     for steps, text in merged.raw.items():
@@ -179,7 +180,6 @@ def _lay(
     raw: dict[Steps, str] = {}
     problems: list[Problem] = []
     document = interpolate(document, environ if interpolated else None, (), raw, problems)
-    document = _agents_as_list(document)
     problems += problems_in(document)
     if problems:
         raise as_error(problems, label)

@@ -15,13 +15,13 @@ from typing import Any
 import msgspec
 
 from .convert import schema_hook
-from .types import SWITCHES, AgentConfig, HarnessConfig, PluginsConfig
+from .types import SWITCHES, AgentConfig, HarnessConfig, LimitsConfig, PluginsConfig, SessionConfig
 
 __all__ = ["field_docs", "json_schema"]
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 _REF = "#/$defs/{name}"
-_OURS = (HarnessConfig, AgentConfig, PluginsConfig)
+_OURS = (HarnessConfig, AgentConfig, PluginsConfig, SessionConfig, LimitsConfig)
 
 
 def json_schema(plugin_configs: Mapping[str, Any]) -> dict[str, Any]:
@@ -50,6 +50,8 @@ def json_schema(plugin_configs: Mapping[str, Any]) -> dict[str, Any]:
     overrides.pop("additionalProperties", None)
     overrides |= {"type": "object", "properties": partial, "additionalProperties": False}
     top = components.pop(place[HarnessConfig])
+    for section in ("plugins", "session", "limits"):
+        del top["properties"][section]["default"]  # the members' defaults say it, in the files' own shape
     return {"$schema": DIALECT, **top, "title": "checkrein.toml", "$defs": components}
 
 

@@ -16,7 +16,13 @@ from checkrein.agents import AgentSpec
 __all__ = ["AgentConfig", "HarnessConfig", "LimitsConfig", "PluginsConfig", "SessionConfig"]
 
 Id = Annotated[
-    str, Meta(min_length=1, max_length=128, pattern=r"^[^\s/\\]+$", extra_json_schema={"not": {"pattern": r"\s"}})
+    str,
+    Meta(
+        min_length=1,
+        max_length=128,
+        pattern=r"^(?!.*\s)[^/\\\x00-\x1f\x7f]+$",
+        description="without blanks, slashes and control characters",
+    ),
 ]
 Name = Annotated[str, Meta(min_length=1)]
 Count = Annotated[int, Meta(ge=0, le=2**31)]
@@ -114,6 +120,10 @@ class LimitsConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     close_timeout_s: Seconds = 5.0
     output_max_bytes: Annotated[int, Meta(ge=256, le=2**31)] = 65_536
     hook_deadlines_s: dict[DeadlineHook, Seconds] = {}
+
+    def deadlines(self) -> dict[str, float]:
+        """The hooks' deadlines in seconds, by name."""
+        return {str(hook): deadline_s for hook, deadline_s in self.hook_deadlines_s.items()}
 
 
 class HarnessConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

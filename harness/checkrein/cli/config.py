@@ -1,0 +1,86 @@
+"""`checkrein config`: is the configuration right, what is in force and from where, and its JSON Schema."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import click
+
+from .options import config_options, load, manager_of
+
+__all__ = ["config"]
+
+_SECRET = re.compile(r"(^|_)(key|token|secret|password|passwd|credentials?|authorization)s?$", re.IGNORECASE)
+HIDDEN = "(hidden)"
+
+
+@click.group()
+def config() -> None:
+    """Check, show and describe the configuration."""
+
+
+@config.command()
+@click.argument("path", required=False, type=click.Path())
+@click.option("--no-plugin", multiple=True, metavar="NAME", help="Do not load this plugin.")
+def check(path: str | None, no_plugin: tuple[str, ...]) -> None:
+    """Check PATH, or what would be in force here, the plugins' tables too."""
+    loaded = load(path, no_plugin)
+    reports = manager_of(loaded).load(loaded.config.agent_specs())
+    for report in reports:
+        if report.state == "skipped":
+            click.echo(f"warning: plugin {report.name!r} is skipped: {report.problem}", err=True)
+    read = ", ".join(str(file) for file in loaded.files) or "no config file, the defaults"
+    agents = ", ".join(spec.id for spec in loaded.config.agent_specs())
+    click.echo(f"ok: {read}; agents {agents}; {sum(each.state == 'loaded' for each in reports)} plugins")
+
+
+@config.command()
+@click.option("--no-plugin", multiple=True, metavar="NAME", help="Leave out this plugin's table.")
+def schema(no_plugin: tuple[str, ...]) -> None:
+    """Print the JSON Schema of checkrein.toml, with the tables of the installed plugins."""
+    from checkrein.config.schema import json_schema
+    from checkrein.config.types import PluginsConfig
+    from checkrein.plugins import PluginManager
+
+    manager = PluginManager(PluginsConfig(block=no_plugin))
+    manager.load()
+    click.echo(json.dumps(json_schema(manager.config_types()), indent=2))
+
+
+@config.command()
+@config_options
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+def show(config_path: str | None, no_plugin: tuple[str, ...], as_json: bool) -> None:
+    """Print what is in force, and who set it. Secrets are not shown."""
+    loaded = load(config_path, no_plugin)
+    rows = list(_rows(loaded.document, (), loaded.origins))
+    if as_json:
+        files = [str(file) for file in loaded.files]
+        values = [{"key": key, "value": value, "origin": origin} for key, value, origin in rows]
+        click.echo(json.dumps({"files": files, "hash": loaded.hash, "values": values}, indent=2))
+        return
+    for key, value, origin in rows:
+        click.echo(f"{key} = {json.dumps(value, ensure_ascii=False)}{f'  # {origin}' if origin else ''}")
+
+
+def _rows(value: Any, steps: tuple[Any, ...], origins: Mapping[str, str]) -> Iterator[tuple[str, Any, str]]:
+    from checkrein.config.convert import join
+
+    if isinstance(value, dict) and value:
+        for key, member in value.items():
+            yield from _rows(member, (*steps, key), origins)
+    elif isinstance(value, (list, tuple)) and any(isinstance(member, dict) for member in value):
+        for index, member in enumerate(value):
+            yield from _rows(member, (*steps, index), origins)
+    else:
+        path = join("", steps)
+        yield path, _hidden(value, steps), origins.get(path, "")
+
+
+def _hidden(value: Any, steps: tuple[Any, ...]) -> Any:
+    """A secret is named, not shown; a reference to the environment is no secret."""
+    named = any(isinstance(step, str) and _SECRET.search(step) for step in steps)
+    return HIDDEN if named and isinstance(value, str) and value and not value.startswith("${") else value

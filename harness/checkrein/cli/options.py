@@ -1,0 +1,54 @@
+"""The options every command that reads the configuration has."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+if TYPE_CHECKING:
+    from checkrein.config import LoadedConfig
+    from checkrein.plugins import PluginManager
+
+__all__ = ["config_options", "load", "manager_of"]
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def config_options(command: F) -> F:
+    """Add `--config` and `--no-plugin`; the command gets `config_path` and `no_plugin`."""
+    for option in (
+        click.option("--no-plugin", multiple=True, metavar="NAME", help="Do not load this plugin."),
+        click.option("--config", "config_path", type=click.Path(), help="The project's file or folder."),
+    ):
+        command = option(command)
+    return command
+
+
+def load(
+    config_path: str | None, no_plugin: Sequence[str] = (), overrides: Mapping[str, Any] | None = None
+) -> LoadedConfig:
+    """Load the configuration as the options say.
+
+    Args:
+        config_path: of `--config`.
+        no_plugin: of `--no-plugin`.
+        overrides: more values of the command line.
+
+    Raises:
+        ConfigError: it has problems.
+    """
+    from checkrein.config import load_config
+
+    values = dict(overrides or {})
+    if no_plugin:
+        values["plugins"] = {**values.get("plugins", {}), "block": list(no_plugin)}
+    return load_config(config_path, overrides=values)
+
+
+def manager_of(loaded: LoadedConfig) -> PluginManager:
+    """Return a plugin manager for a configuration; nothing is imported yet."""
+    from checkrein.plugins import PluginManager
+
+    return PluginManager(loaded.config.plugins, origins=loaded.origins)
