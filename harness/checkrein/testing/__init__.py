@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from .clock import BACKENDS, Stuck, VirtualLoop, hold, run_seeded, run_virtual
+    from .faults import HANG, KINDS, FaultPlan, ForeignFault, Row, Scenario, Seams, Seen, SweepReport, sweep
     from .script_data import load_script, parse_script, turns_of
     from .scripted import (
         ScriptedModel,
@@ -27,33 +28,18 @@ if TYPE_CHECKING:
         usage,
         wait,
     )
+    from .seams import RUN_HOOKS, SeamModel, SeamStore, seam_plugin, seam_tool
     from .strict_server import Hold, StrictChatServer
 
-_SCRIPTED = (
-    "ScriptedModel",
-    "text",
-    "thinking",
-    "call",
-    "usage",
-    "finish",
-    "torn",
-    "error",
-    "wait",
-    "hang",
-    "check",
-    "metadata",
-    "opaque",
-    "forever",
-)
-_CLOCK = ("BACKENDS", "Stuck", "VirtualLoop", "hold", "run_seeded", "run_virtual")
-_DATA = ("load_script", "parse_script", "turns_of")
-_SERVER = ("StrictChatServer", "Hold")
-_HOME = (
-    dict.fromkeys(_SCRIPTED, ".scripted")
-    | dict.fromkeys(_CLOCK, ".clock")
-    | dict.fromkeys(_DATA, ".script_data")
-    | dict.fromkeys(_SERVER, ".strict_server")
-)
+_HOME = {
+    ".scripted": ("ScriptedModel text thinking call usage finish torn error wait hang check metadata opaque forever"),
+    ".script_data": "load_script parse_script turns_of",
+    ".clock": "BACKENDS Stuck VirtualLoop hold run_seeded run_virtual",
+    ".faults": "HANG KINDS FaultPlan ForeignFault Row Scenario Seams Seen SweepReport sweep",
+    ".seams": "RUN_HOOKS SeamModel SeamStore seam_plugin seam_tool",
+    ".strict_server": "Hold StrictChatServer",
+}
+_MODULE_OF = {name: module for module, names in _HOME.items() for name in names.split()}
 
 __all__ = [
     "ScriptedModel",
@@ -73,25 +59,40 @@ __all__ = [
     "load_script",
     "parse_script",
     "turns_of",
-    "StrictChatServer",
-    "Hold",
     "run_virtual",
     "run_seeded",
     "hold",
     "Stuck",
     "VirtualLoop",
     "BACKENDS",
+    "StrictChatServer",
+    "Hold",
+    "sweep",
+    "SweepReport",
+    "Row",
+    "Scenario",
+    "Seams",
+    "Seen",
+    "FaultPlan",
+    "ForeignFault",
+    "KINDS",
+    "HANG",
+    "SeamModel",
+    "SeamStore",
+    "seam_plugin",
+    "seam_tool",
+    "RUN_HOOKS",
 ]
 
 
 def __getattr__(name: str) -> Any:
-    home = _HOME.get(name)
-    if home is None:
+    module = _MODULE_OF.get(name)
+    if module is None:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = getattr(importlib.import_module(home, __name__), name)
+    value = getattr(importlib.import_module(module, __name__), name)
     globals()[name] = value
     return value
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *_HOME})
+    return sorted({*globals(), *_MODULE_OF})

@@ -18,6 +18,7 @@ import sys
 import time
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from itertools import count
 from math import inf
 from typing import Any, TypeVar, TypeVarTuple
 
@@ -119,18 +120,23 @@ class VirtualLoop(asyncio.SelectorEventLoop):
     Args:
         seed: if given, tasks that are ready in one pass run in an order drawn from it.
         stuck_s: real seconds without any timer, thread or socket after which `Stuck` is raised.
+        on_pass: called with its number (from 1) before each pass of the loop.
 
     Attributes:
         now: the virtual time in seconds, from 0.
         holds: who keeps the clock from jumping; use `hold()`.
     """
 
-    def __init__(self, seed: int | None = None, stuck_s: float = 10.0) -> None:
+    def __init__(
+        self, seed: int | None = None, stuck_s: float = 10.0, on_pass: Callable[[int], object] | None = None
+    ) -> None:
         selector = _Selector()
         selector.loop = self
         self.now = 0.0
         self.stuck_s = stuck_s
         self.holds = _Holds()
+        self._passes = 0
+        self._on_pass = on_pass
         self._random = None if seed is None else random.Random(seed)
         super().__init__(selector)
         self._clock_resolution = 1e-6  # a jump may fall short of its timer by a rounding error
@@ -140,6 +146,9 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         return self.now
 
     def _run_once(self) -> None:
+        if self._on_pass is not None:
+            self._passes += 1
+            self._on_pass(self._passes)
         if self._random is not None:
             self._shuffle(self._random)
         super()._run_once()  # type: ignore[misc]
@@ -195,6 +204,23 @@ def _trio_clock(stuck_s: float, stuck: Callable[[], None]) -> Any:
     return clock
 
 
+def _trio_passes(on_pass: Callable[[int], object] | None) -> list[Any]:
+    if on_pass is None:
+        return []
+    import trio
+
+    numbers = count(1)
+    tell = on_pass
+
+    class Passes(trio.abc.Instrument):
+        """Counts the passes of trio's loop."""
+
+        def after_io_wait(self, timeout: float) -> None:
+            tell(next(numbers))
+
+    return [Passes()]
+
+
 @contextmanager
 def _trio_order(seed: int) -> Iterator[None]:
     """Make trio's scheduler draw its order from a seed; what hypothesis's and pytest-trio's switch does."""
@@ -220,6 +246,7 @@ def run_virtual(
     backend: str = "asyncio",
     seed: int | None = None,
     stuck_s: float = 10.0,
+    on_pass: Callable[[int], object] | None = None,
 ) -> T:
     """Run an async function under virtual time and return what it returns.
 
@@ -228,20 +255,27 @@ def run_virtual(
         backend: `asyncio` or `trio`.
         seed: order of ready tasks; None is the backend's own order.
         stuck_s: real seconds of a deadlock after which the run is given up.
+        on_pass: called with its number (from 1) at each pass of the scheduler, outside of any task.
 
     Raises:
         ValueError: the backend is not one of the two.
         Stuck: nothing was scheduled any more.
     """
     if backend == "asyncio":
-        options: dict[str, Any] = {"loop_factory": lambda: VirtualLoop(seed, stuck_s)}
+        options: dict[str, Any] = {"loop_factory": lambda: VirtualLoop(seed, stuck_s, on_pass)}
         return anyio.run(fn, *args, backend=backend, backend_options=options)
     if backend != "trio":
         raise ValueError(f"expected a backend of {', '.join(BACKENDS)}, got {backend!r}")
-    return _run_trio(fn, args, seed, stuck_s)
+    return _run_trio(fn, args, seed, stuck_s, on_pass)
 
 
-def _run_trio(fn: Callable[..., Awaitable[T]], args: tuple[Any, ...], seed: int | None, stuck_s: float) -> T:
+def _run_trio(
+    fn: Callable[..., Awaitable[T]],
+    args: tuple[Any, ...],
+    seed: int | None,
+    stuck_s: float,
+    on_pass: Callable[[int], object] | None,
+) -> T:
     waiting: list[str] = []
     scopes: list[anyio.CancelScope] = []
 
@@ -259,7 +293,8 @@ def _run_trio(fn: Callable[..., Awaitable[T]], args: tuple[Any, ...], seed: int 
 
     order: AbstractContextManager[None] = nullcontext() if seed is None else _trio_order(seed)
     with order:
-        return anyio.run(main, backend="trio", backend_options={"clock": _trio_clock(stuck_s, stuck)})
+        options = {"clock": _trio_clock(stuck_s, stuck), "instruments": _trio_passes(on_pass)}
+        return anyio.run(main, backend="trio", backend_options=options)
 
 
 def _paths(task: Any) -> Iterator[str]:
