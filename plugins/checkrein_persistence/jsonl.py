@@ -75,6 +75,7 @@ class JsonlStore:
             fd,
             size=sum(map(len, lines)) + len(lines),
             folders=self._folders(log),
+            durable=True,
         )
         writer.taken = len(lines)
         self._sign(log.parent)

@@ -28,6 +28,7 @@ class JsonlWriter:
         torn: the bytes behind them, to be set aside before the first append.
         newline: whether the last whole line lacks its newline.
         folders: folders whose entries are not on the disk yet.
+        durable: whether everything up to `size` is.
     """
 
     def __init__(
@@ -40,6 +41,7 @@ class JsonlWriter:
         torn: bytes = b"",
         newline: bool = False,
         folders: Sequence[Path] = (),
+        durable: bool = False,
     ) -> None:
         self.taken = 0
         self._ops = ops
@@ -51,7 +53,8 @@ class JsonlWriter:
         self._newline = newline
         self._ragged = bool(torn) or newline  # what stands behind _size is not ours to keep
         self._unsynced: list[bytes] = []
-        self._synced = size
+        self._synced = size  # where _unsynced begins
+        self._inherited = not durable  # whether what stands before it may not be on the disk
         self._suspect = False
         self._beside: list[Path] = []
         self._suspects: set[Path] = set()
@@ -135,7 +138,7 @@ class JsonlWriter:
             raise
         for folder in folders:
             self._ops.fsync_dir(folder)
-        self._suspect = False
+        self._suspect = self._inherited = False
         self._synced += size
         del self._unsynced[: len(lines)]
         del self._beside[: len(beside)]
@@ -160,6 +163,8 @@ class JsonlWriter:
     def _rewrite(self, lines: list[bytes]) -> None:
         fd = self._ops.open(self._path, os.O_WRONLY)
         try:
+            if self._inherited:
+                write_all(self._ops, fd, self._ops.read(self._path)[: self._synced])
             self._ops.seek(fd, self._synced)
             write_all(self._ops, fd, b"".join([line + b"\n" for line in lines]))
             self._ops.fsync(fd)
@@ -177,6 +182,7 @@ class JsonlWriter:
             self._newline = False
             self._size += 1
             self._synced += 1
+            self._inherited = True
         self._ragged = False
 
     def _try_even_out(self) -> None:
