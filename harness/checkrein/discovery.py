@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from .errors import ConfigError
@@ -16,7 +17,7 @@ from .nearest import did_you_mean
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
 
-__all__ = ["BUILTIN", "COMMANDS", "LOOPS", "PLUGINS", "Found", "discover", "load_named"]
+__all__ = ["BUILTIN", "COMMANDS", "LOOPS", "PLUGINS", "Found", "discover", "load_loop", "load_named"]
 
 BUILTIN = "checkrein"
 COMMANDS = "checkrein.commands"
@@ -82,6 +83,19 @@ def _found(point: EntryPoint) -> Found:
         except Exception:  # metadata of a broken installation: the entry point is still there
             name = name or ""
     return Found(point.name, point.value, name, version, point)
+
+
+@cache
+def load_loop(name: str) -> Any:
+    """Return the loop of this name: what is called with (harness, spec, session) and makes an agent.
+
+    Args:
+        name: of an entry point of group `checkrein.loops`, as the config's `loop` says it.
+
+    Raises:
+        ConfigError: there is none or more than one of this name, or it fails to import.
+    """
+    return load_named(LOOPS, name, what="loop", path="loop")
 
 
 def load_named(group: str, name: str, *, what: str, path: str | None = None, found: Iterable[Found] = ()) -> Any:

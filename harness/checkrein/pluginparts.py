@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,7 +15,7 @@ from .discovery import Found
 from .errors import PluginError
 from .nearest import did_you_mean
 
-__all__ = ["Candidate", "PluginReport", "choose", "derived_name", "in_order", "instantiate"]
+__all__ = ["Candidate", "PluginReport", "choose", "derived_name", "in_order", "instantiate", "origin_of"]
 
 GUARDS = ("permissions",)
 """Built-in guards: required unless blocked by name (H5), also when they fail before they could say so."""
@@ -139,6 +139,20 @@ def instantiate(candidate: Candidate) -> Any:
             plugin=candidate.name,
         )
     return make()
+
+
+def origin_of(path: str, origins: Mapping[str, str], otherwise: str | None) -> str | None:
+    """Return who set a key of the config, or the first key below it.
+
+    Args:
+        path: the key, as `plugins.limit.max_calls`.
+        origins: who set which key.
+        otherwise: what to say when nobody is known.
+    """
+    if path in origins:
+        return origins[path]
+    below = (label for key, label in origins.items() if key.startswith((f"{path}.", f"{path}[")))
+    return next(below, otherwise)
 
 
 # --- the choice --------------------------------------------------------------------------------------

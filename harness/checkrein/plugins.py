@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import pluggy
@@ -21,7 +22,7 @@ from .errors import PluginError
 from .hookcheck import check_plugin, signature_of
 from .hookspecs import SPECS, HookInfo, HookSpecs
 from .nearest import did_you_mean
-from .pluginparts import Candidate, PluginReport, choose, derived_name, in_order, instantiate
+from .pluginparts import Candidate, PluginReport, choose, derived_name, in_order, instantiate, origin_of
 
 __all__ = ["PluginManager", "PluginReport"]
 
@@ -35,6 +36,7 @@ class PluginManager:
         config: the `[plugins]` section.
         found: plugins to choose from instead of the installed ones.
         origins: who set which key of the config (`LoadedConfig.origins`), for errors.
+        file: the config file to name where `origins` does not say it.
     """
 
     def __init__(
@@ -43,13 +45,14 @@ class PluginManager:
         *,
         found: Iterable[Found] | None = None,
         origins: Mapping[str, str] | None = None,
+        file: str | None = None,
     ) -> None:
         self.config = config or PluginsConfig()
         self.specs: dict[str, HookInfo] = dict(SPECS)
         self._pluggy = pluggy.PluginManager("checkrein")
         self._pluggy.add_hookspecs(HookSpecs)
         self._found = None if found is None else list(found)
-        self._origins = origins or {}
+        self._where = partial(origin_of, origins=origins or {}, otherwise=file)
         self._given: list[Candidate] = []
         self._loaded: dict[str, Candidate] = {}
         self._reports: dict[str, PluginReport] = {}
@@ -150,13 +153,6 @@ class PluginManager:
                 file=self._where(f"plugins.{candidate.name}"),
             ) from error
         self._reports[candidate.name] = candidate.report("skipped", problem=problem)
-
-    def _where(self, path: str) -> str | None:
-        """Who set this key, or the first key below it."""
-        if path in self._origins:
-            return self._origins[path]
-        below = (label for key, label in self._origins.items() if key.startswith((f"{path}.", f"{path}[")))
-        return next(below, None)
 
     def _import(self, candidate: Candidate) -> None:
         if candidate.found is not None:

@@ -12,14 +12,14 @@ from __future__ import annotations
 
 import re
 import tomllib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from checkrein.errors import ConfigError
 
 from .convert import Problem, join
 
-__all__ = ["SHORT_NAMES", "environment_layers", "interpolate"]
+__all__ = ["SHORT_NAMES", "environment_layers", "interpolate", "nested"]
 
 PREFIX = "CHECKREIN__"
 _NAME = re.compile(r"(\$?)\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
@@ -65,14 +65,15 @@ def environment_layers(environ: Mapping[str, str]) -> Iterator[tuple[str, dict[s
     """
     for name, (path, read) in SHORT_NAMES.items():
         if value := environ.get(name):
-            yield f"environment variable {name}", _nested(path, read(value, name))
+            yield f"environment variable {name}", nested(path, read(value, name))
     for name in sorted(environ):
         if name.startswith(PREFIX) and environ[name]:
             path = tuple(part.lower() for part in name.removeprefix(PREFIX).split("__"))
-            yield f"environment variable {name}", _nested(path, _value(environ[name]))
+            yield f"environment variable {name}", nested(path, _value(environ[name]))
 
 
-def _nested(path: tuple[str, ...], value: Any) -> dict[str, Any]:
+def nested(path: Sequence[str], value: Any) -> dict[str, Any]:
+    """Return the document that holds one value at a path of keys."""
     for key in reversed(path):
         value = {key: value}
     document: dict[str, Any] = value

@@ -21,7 +21,7 @@ from checkrein.errors import ConfigError
 
 from .check import problems_in
 from .convert import Problem, as_error, convert, join
-from .environment import environment_layers, interpolate
+from .environment import environment_layers, interpolate, nested
 from .types import HarnessConfig, plain, shaped
 
 __all__ = ["FILE_NAME", "LoadedConfig", "load_config", "user_file"]
@@ -81,7 +81,8 @@ def load_config(
 
     Args:
         path: the project's file, or the folder it is in; None takes `checkrein.toml` in `cwd`, if it is there.
-        overrides: the command line's values, a plain nested mapping; agents may stand by id, None is no value.
+        overrides: the command line's values, nested or by dotted path (`agents.main.model`), agents by id;
+            None is no value.
         environ: the environment; None takes the process's.
         cwd: the working folder; None takes the process's.
 
@@ -102,8 +103,8 @@ def load_config(
         _lay(merged, read_toml(file), str(file), environ, interpolated=file is not project)
     for label, document in environment_layers(environ):
         _lay(merged, _agents_as_list(document), label, environ, interpolated=True)
-    given = _agents_as_list(_plain_overrides(overrides or {}))
-    _lay(merged, given, COMMAND_LINE, environ, interpolated=True)
+    for key, value in _plain(overrides or {}).items():
+        _lay(merged, _agents_as_list(nested(key.split("."), value)), COMMAND_LINE, environ, interpolated=True)
     config: HarnessConfig = convert(shaped(merged.document), HarnessConfig)
     document = plain(config)
     for steps, text in merged.raw.items():
@@ -229,10 +230,10 @@ def _agents_as_list(document: dict[str, Any]) -> dict[str, Any]:
     return {**document, "agents": [{"id": name, **agent} for name, agent in agents.items()]}
 
 
-def _plain_overrides(value: Any) -> Any:
+def _plain(value: Any) -> Any:
     if isinstance(value, Mapping):
-        return {key: _plain_overrides(member) for key, member in value.items() if member is not None}
-    return [_plain_overrides(member) for member in value] if isinstance(value, (list, tuple)) else value
+        return {key: _plain(member) for key, member in value.items() if member is not None}
+    return [_plain(member) for member in value] if isinstance(value, (list, tuple)) else value
 
 
 def _put(document: Any, steps: Steps, value: Any) -> None:

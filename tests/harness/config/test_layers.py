@@ -86,6 +86,22 @@ def test_agents_are_laid_over_each_other_by_id(load: Load) -> None:
     assert loaded.origins["agents[1].max_steps"] == "environment variable CHECKREIN__AGENTS__B__MAX_STEPS"
 
 
+def test_the_command_line_may_name_keys_by_dotted_path(load: Load) -> None:
+    loaded = load(
+        project_text='[[agents]]\nid = "a"\nmax_steps = 1',
+        overrides={
+            "agents.a.max_steps": 4,
+            "agents.a.model": None,
+            "session": {"store": "x"},
+            "session.store": "memory",
+        },
+    )
+    assert loaded.config.agents[0].max_steps == 4
+    assert loaded.config.session.store == "memory"
+    with pytest.raises(ConfigError, match=r"did you mean 'store'.*session\.stor in the command line"):
+        load(overrides={"session.stor": "memory"})
+
+
 def test_an_agent_without_a_model_takes_the_top_level_one(load: Load) -> None:
     loaded = load(project_text='model = "p:m"\n[[agents]]\nid = "a"\n[[agents]]\nid = "b"\nmodel = "q:n"')
     assert [spec.model for spec in loaded.config.agent_specs()] == ["p:m", "q:n"]
