@@ -251,5 +251,3 @@ class Agents:
 
     def __len__(self) -> int:
         return len(self._by_id)
-
-

@@ -508,9 +508,11 @@ class FreeEvent:
         return f"FreeEvent(type={self.type!r}, seq={self.seq}, fields={self.fields!r})"
 
     def __eq__(self, other: object) -> bool:
-        return (
-            isinstance(other, FreeEvent)
-            and (self.type, self.seq, self.time, self.fields) == (other.type, other.seq, other.time, other.fields)
+        return isinstance(other, FreeEvent) and (self.type, self.seq, self.time, self.fields) == (
+            other.type,
+            other.seq,
+            other.time,
+            other.fields,
         )
 
     __hash__ = None  # type: ignore[assignment]

@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from .chunks import Chunk
     from .decisions import ContinuationVote, GuardVote, Retry
     from .errors import ProviderError
-    from .eventtypes import EventType
     from .events import AnyEvent, PluginFaulted
+    from .eventtypes import EventType
     from .harness import Harness
     from .messages import AssistantMessage, Request
     from .owner import TaskStarter

@@ -92,8 +92,6 @@ class Source(Struct, frozen=True, omit_defaults=True, gc=False):
         return "" if self.kind == "user" else f"[from {self.name or self.id or self.kind}] "
 
 
-
-
 USER = Source("user")
 
 

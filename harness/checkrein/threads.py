@@ -149,9 +149,7 @@ class ThreadPool:
         with self._lock:
             return sorted(self._given_up, key=lambda entry: entry.since_s)
 
-    async def run(
-        self, fn: Callable[[Unpack[Ts]], T], *args: *Ts, on_late: Callable[[Any], object] | None = None
-    ) -> T:
+    async def run(self, fn: Callable[[Unpack[Ts]], T], *args: *Ts, on_late: Callable[[Any], object] | None = None) -> T:
         """Call `fn(*args)` in a thread, with a copy of the context variables.
 
         Cancelling leaves at once: a call that has not begun is withdrawn; one that has, goes on in its thread. A

@@ -1,0 +1,465 @@
+"""LoopAgent: the handle everybody holds. What drives it is loop.py; what waits for it is receipt.py.
+
+An agent that has nothing to do has no task: `send` starts a driver, the driver ends when nothing is owed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import anyio
+import msgspec
+from checkrein.agents import AgentSpec, PendingInput, TurnView
+from checkrein.errors import AgentDisposed, GateClosed, WouldDeadlock
+from checkrein.events import Cause
+from checkrein.live import Buffer, Delta, TurnStream
+from checkrein.messages import USER, Block, Request, Source
+from checkrein.output import cap
+from checkrein.providers import Provider
+from checkrein.requests import Digester
+from checkrein.results import TurnResult
+from checkrein.state import Pending
+
+from .dispose import deaf_watch, dispose
+from .ends import TurnCancelled
+from .inbox import Inbox
+from .loop import drive
+from .prepare import Prompt, base_request
+from .receipt import LoopReceipt
+
+if TYPE_CHECKING:
+    from checkrein.calls import Outcome
+    from checkrein.harness import Harness
+    from checkrein.hooks import Hooks
+    from checkrein.session import Session
+    from checkrein.tools import Tool
+
+__all__ = ["LoopAgent"]
+
+# The agents whose turns the running code is part of, with their turn numbers (C12).
+_inside: ContextVar[tuple[tuple[LoopAgent, int], ...]] = ContextVar("checkrein_inside", default=())
+
+
+class Waiter:
+    """Somebody who waits for an input; a KeyboardInterrupt the driver held is raised here (C10)."""
+
+    __slots__ = ("interrupt",)
+
+    def __init__(self) -> None:
+        self.interrupt: BaseException | None = None
+
+
+class LoopAgent:
+    """An agent driven by this package's loop; see checkrein.agents.AgentLike for the public methods.
+
+    Args:
+        harness: where it lives.
+        spec: how it is made.
+        session: its log; a stored one is continued.
+    """
+
+    def __init__(self, harness: Harness, spec: AgentSpec, session: Session) -> None:
+        self.id = spec.id
+        self.spec = spec
+        self.harness = harness
+        self.session = session
+        self.hooks: Hooks = harness.hooks
+        self.workspace: Path = harness.workspace
+        self.inbox = Inbox(self)
+        self.prompt = Prompt()
+        self.digester = Digester()
+        self.live: list[Buffer] = []
+        self.values: dict[int, Any] = {}
+        self.cause: Cause | None = None
+        self.disposing = False
+        self.settled = session.state.turn if not session.state.turn_open else session.state.turn - 1
+        self.driven = False
+        self._status = "idle"
+        self._outside: tuple[tuple[LoopAgent, int], ...] = ()
+        self._scope: anyio.CancelScope | None = None
+        self._changed: anyio.Event | None = None
+        self._waiters: list[Waiter] = []
+        self._interrupt: BaseException | None = None
+        self._resolved: tuple[str, tuple[Provider, str]] | None = None
+        self._disposed: anyio.Event | None = None
+
+    # --- what callers use -------------------------------------------------------------------------
+
+    @property
+    def status(self) -> str:
+        """`idle`, `running` or `disposed`; it changes in the same tick as the send that causes it (I2)."""
+        return self._status
+
+    @property
+    def turn(self) -> TurnView:
+        """The open turn, read-only."""
+        state = self.session.state
+        if not state.turn_open:
+            return TurnView()
+        return TurnView(state.turn, state.step, state.step, state.turn_calls, state.usage_turn)
+
+    @property
+    def pending(self) -> list[PendingInput]:
+        """Accepted input that no turn has taken, in order."""
+        return self.inbox.listed()
+
+    def send(
+        self, content: str | Sequence[Block], *, source: Source = USER, key: str | None = None, **options: Any
+    ) -> LoopReceipt:
+        """Queue an input and wake the agent.
+
+        Args:
+            content: text or blocks.
+            source: who says it; every source but the user is told to the model.
+            key: the client's; a second send with a known key is the first one again.
+            options: model, settings, max_steps, output_schema for the turn that takes it.
+
+        Raises:
+            AgentDisposed, InboxFull, WrongThread; ValueError for empty content.
+        """
+        return self._accept("queued", content, source, key, options=options)
+
+    def steer(self, content: str | Sequence[Block], *, source: Source = USER, key: str | None = None) -> LoopReceipt:
+        """Hand an input to the nearest step boundary of the running turn; on an idle agent, send it (I1)."""
+        return self._accept("steering" if self._status == "running" else "queued", content, source, key)
+
+    def inject(self, content: str | Sequence[Block], *, source: Source = USER, key: str | None = None) -> LoopReceipt:
+        """Add context for the next request; never wakes (I1)."""
+        self._alive()
+        return LoopReceipt(self, self.inbox.accept("context", content, source, key))
+
+    async def run(self, content: str | Sequence[Block], *, source: Source = USER, **options: Any) -> TurnResult:
+        """Send an input as a turn of its own and wait for its result (T4: every ending is a result).
+
+        Args:
+            content: text or blocks.
+            source: who says it.
+            options: model, settings, max_steps, output_schema for this turn.
+
+        Raises:
+            AgentDisposed, InboxFull, WouldDeadlock, WrongThread, GateClosed; ValueError for empty content.
+        """
+        self.check_waiting()
+        return await self._accept("queued", content, source, None, own_turn=True, options=options).result()
+
+    def stream(
+        self, content: str | Sequence[Block], *, source: Source = USER, buffer: int = 4_096, **options: Any
+    ) -> TurnStream:
+        """As run, live: an async context manager that iterates over deltas and events (checkrein.live).
+
+        Args:
+            buffer: deltas kept for a slow consumer before those of one block are joined.
+        """
+
+        def accept() -> LoopReceipt:
+            self.check_waiting()
+            receipt = self._accept("queued", content, source, None, own_turn=True, options=options)
+            self.inbox.waited[receipt.id] = self.inbox.waited.get(receipt.id, 0) + 1
+            return receipt
+
+        return TurnStream(self, accept, self.attach, buffer)
+
+    def cancel(self, cause: Cause | str = "user", *, discard_pending: bool = False) -> None:
+        """Cancel the open turn; the first cause wins (C1, C4).
+
+        Between turns it cancels the next one if input is owed; on an idle agent it does nothing.
+
+        Args:
+            cause: who cancels; a word or a Cause.
+            discard_pending: discard pending input, with events, instead of parking it.
+        """
+        self.check_thread()
+        if self._status != "running":
+            return
+        if not self.session.state.turn_open and not self.inbox.owed():
+            return
+        if discard_pending:
+            for entry in self.inbox.listed():
+                if entry.id not in self.inbox.waited:
+                    self.inbox.discard(entry.id, "cancelled")
+        self.inbox.park()
+        if self.cause is None:
+            self.cause = Cause(cause) if isinstance(cause, str) else cause
+        self._stop_turn()
+
+    def wake(self) -> None:
+        """Take parked input now (C4)."""
+        self._alive()
+        self.inbox.unpark()
+        if self.inbox.owed():
+            self._start()
+
+    def replace(self, input_id: str, content: str | Sequence[Block]) -> None:
+        """Replace a pending input's content (I6)."""
+        self._alive()
+        self.inbox.replace(input_id, content)
+
+    def withdraw(self, input_id: str, reason: str = "withdrawn") -> None:
+        """Withdraw a pending input (I6)."""
+        self._alive()
+        self.inbox.discard(input_id, reason)
+        self.notify()
+
+    def next_request(self) -> Request:
+        """The request the agent would send now, before plugins see it; nothing is sent or logged (M1)."""
+        return base_request(self, {})[1]
+
+    async def idle(self) -> None:
+        """Wait until nothing runs and nothing is owed."""
+        self.check_waiting()
+        while self._status == "running":
+            await self.moved()
+
+    async def dispose(self) -> None:
+        """Stop, flush and unregister; idempotent, every caller awaits the same completion (C5)."""
+        self.check_waiting()
+        if self._disposed is None:
+            self._disposed = anyio.Event()
+            self.harness.owner.spawn(dispose, self, self._disposed)
+        await self._disposed.wait()
+
+    # --- accepting --------------------------------------------------------------------------------
+
+    def _accept(
+        self,
+        kind: str,
+        content: str | Sequence[Block],
+        source: Source,
+        key: str | None,
+        own_turn: bool = False,
+        options: dict[str, Any] | None = None,
+    ) -> LoopReceipt:
+        self._alive()
+        receipt = LoopReceipt(self, self.inbox.accept(kind, content, source, key, own_turn, options))
+        if self._status == "idle":
+            self._start()
+        elif self.session.writer is not None:
+            # The driver is elsewhere: this input must not wait for its next flush point (R4).
+            self.harness.owner.spawn(self._flush_input)
+        return receipt
+
+    async def _flush_input(self) -> None:
+        try:
+            await self.flush("input")
+        except GateClosed:
+            pass  # recorded as a fault; `durable()` tells whoever asks
+
+    def _start(self) -> None:
+        if self._status == "idle":
+            self._set_status("running")
+            self.driven = True
+            self._outside = _inside.get()
+            self.harness.owner.spawn(drive, self)
+
+    def _alive(self) -> None:
+        self.check_thread()
+        if self.disposing:
+            raise AgentDisposed(f"the agent {self.id!r} is disposed; create or resume another one")
+
+    def check_thread(self) -> None:
+        """Raise WrongThread outside the loop's thread (C12)."""
+        self.harness.check_thread()
+
+    def check_waiting(self) -> None:
+        """Raise WouldDeadlock inside this agent's own open turn (C12)."""
+        self.harness.check_thread()
+        state = self.session.state
+        for agent, turn in _inside.get():
+            if agent is self and state.turn_open and state.turn == turn:
+                raise WouldDeadlock(
+                    f"the agent {self.id!r} cannot wait for itself inside its own turn; use send, or another task"
+                )
+
+    # --- what the driver uses ---------------------------------------------------------------------
+
+    def turn_scope(self) -> anyio.CancelScope:
+        """A new scope for the next turn, the one `cancel` cancels (C1)."""
+        scope = self._scope = anyio.CancelScope()
+        _inside.set((*self._outside, (self, self.session.state.turn + 1)))
+        if self.cause is not None or self.disposing:
+            scope.cancel()
+        return scope
+
+    def _stop_turn(self) -> None:
+        scope = self._scope
+        if scope is not None and not scope.cancel_called:
+            scope.cancel()
+            self.harness.owner.spawn(deaf_watch, self, self.session.state.turn)
+
+    @property
+    def cancelled(self) -> bool:
+        """Whether the open turn is to end now."""
+        return self.cause is not None or self.disposing or self._interrupt is not None
+
+    def checkpoint(self) -> None:
+        """Look at a cancel where nothing awaits (C1).
+
+        Raises:
+            TurnCancelled: it came.
+        """
+        if self.cause is not None or self.disposing or self._interrupt is not None:
+            raise TurnCancelled
+
+    def hold(self, exc: BaseException) -> None:
+        """Hold a KeyboardInterrupt until the turn is closed; then every waiter raises it (C10)."""
+        self._interrupt = exc
+        if self.cause is None:
+            self.cause = Cause("signal")
+        self.inbox.park()
+        if self._scope is not None:
+            self._scope.cancel()
+
+    def internal(self, exc: BaseException) -> None:
+        """A failure of our own around turns: visible, and the driver stops (C4)."""
+        if isinstance(exc, KeyboardInterrupt):
+            self.hold(exc)
+        else:
+            self.hooks.faults.write("checkrein", "driver", exc, self.session, "contained")
+        self.inbox.park()
+
+    async def settle_turn(self) -> None:
+        """After turn/end: flush with a deadline; its failure is a fault, and the agent lives (T9)."""
+        self.cause = self._scope = None
+        chain = self.hooks.session_flush
+        try:
+            if chain is not None:
+                await self.hooks.gather(chain, self.session, "turn_end", contained=True)
+        finally:
+            self.settled = self.session.state.turn
+            self._hand_over()
+            self.notify()
+
+    def _hand_over(self) -> None:
+        interrupt, self._interrupt = self._interrupt, None
+        if interrupt is None:
+            return
+        if self._waiters:
+            for waiter in self._waiters:
+                waiter.interrupt = interrupt
+        else:
+            import signal
+
+            signal.raise_signal(signal.SIGINT)  # the program's own path
+
+    def rest(self) -> None:
+        """The driver is gone."""
+        self.driven = False
+        self.cause = None
+        self.settled = self.session.state.turn
+        if self._status == "running" and not self.disposing:
+            self._set_status("idle")
+            if self.inbox.owed() and self.harness.owner.alive and self._interrupt is None:
+                self._start()  # input came between the driver's last look and now
+        self._hand_over()
+        self.notify()
+
+    async def flush(self, gate: str) -> None:
+        """A flush point (R4).
+
+        Raises:
+            GateClosed: the events so far are not where they must be.
+        """
+        chain = self.hooks.session_flush
+        if chain is not None:
+            await self.hooks.gather(chain, self.session, gate, contained=False)
+
+    def options_of(self, taken: Sequence[Pending]) -> dict[str, Any]:
+        """The options of a turn: those of its inputs, the last one wins."""
+        options: dict[str, Any] = {}
+        for entry in taken:
+            options.update(entry.options)
+        return options
+
+    # --- what a step uses -------------------------------------------------------------------------
+
+    def resolve(self, model: str | None) -> tuple[Provider, str]:
+        """The provider and model of a request.
+
+        Raises:
+            ConfigError, CredentialsError: it cannot be used.
+        """
+        model = model or self.spec.model
+        if self._resolved is None or self._resolved[0] != model:
+            self._resolved = (model, self.harness.providers.resolve(model))
+        return self._resolved[1]
+
+    def settings(self, options: dict[str, Any]) -> dict[str, Any]:
+        """The request's settings: the agent's, and the turn's over them."""
+        extra = dict(options.get("settings") or {})
+        if options.get("output_schema") is not None:
+            extra["output_schema"] = options["output_schema"]
+        return {**self.spec.settings, **extra} if extra else self.spec.settings
+
+    def tools(self) -> tuple[Tool, ...]:
+        """The tools this agent may use, in a stable order."""
+        return self.harness.tools.for_agent(self.spec.tools)
+
+    def tool(self, name: str) -> Tool | None:
+        """The tool of this name, if this agent may use it."""
+        tool = self.harness.tools.get(name)
+        return tool if tool is not None and (self.spec.tools is None or tool in self.tools()) else None
+
+    def capped(self, outcome: Outcome) -> Outcome:
+        """The outcome as it is logged: large output shortened, the whole in a blob (X5)."""
+        content = cap(outcome.content, self.harness.output_bytes, self.session.put_blob)
+        return outcome if content is outcome.content else msgspec.structs.replace(outcome, content=content)
+
+    # --- watching ---------------------------------------------------------------------------------
+
+    def attach(self, buffer: Buffer) -> Callable[[], None]:
+        """Feed a consumer's buffer with deltas, and wake it at each event; returns what ends it."""
+        self.live.append(buffer)
+        stop = self.session.observe(lambda event: buffer.wake())
+
+        def detach() -> None:
+            stop()
+            self.live = [other for other in self.live if other is not buffer]
+
+        return detach
+
+    def show(self, delta: Delta) -> None:
+        """Hand a delta to every consumer."""
+        for buffer in self.live:
+            buffer.push(len(self.session.events), delta)
+
+    def _set_status(self, status: str) -> None:
+        if status == self._status:
+            return
+        self._status = status
+        chain = self.hooks.agent_status
+        if chain is not None:
+            self.hooks.observe(chain, self.session, (self, status))
+        self.notify()
+
+    def notify(self) -> None:
+        """Wake everybody who waits for this agent to change."""
+        changed, self._changed = self._changed, None
+        if changed is not None:
+            changed.set()
+
+    async def moved(self) -> None:
+        """Wait for the next change."""
+        if self._changed is None:
+            self._changed = anyio.Event()
+        await self._changed.wait()
+
+    @contextmanager
+    def waiting_for(self, input_id: str) -> Iterator[Waiter]:
+        """Register a waiter; input that is waited for is not parked."""
+        waited = self.inbox.waited
+        waited[input_id] = waited.get(input_id, 0) + 1
+        waiter = Waiter()
+        self._waiters.append(waiter)
+        if self._status == "idle" and not self.disposing and self.inbox.owed():
+            self._start()
+        try:
+            yield waiter
+        finally:
+            self._waiters.remove(waiter)
+            waited[input_id] -= 1
+            if not waited[input_id]:
+                del waited[input_id]

@@ -1,0 +1,291 @@
+"""One model request: prepare it, log it, stream it, and make its answer (M1-M11).
+
+A failed attempt leaves its events and its partial text; `request_error` may ask for another attempt
+of the same step. Half an answer is never an answer.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from time import perf_counter
+from typing import TYPE_CHECKING, Any
+
+import anyio
+from checkrein.chunks import Assembler
+from checkrein.decisions import Retry
+from checkrein.errors import CheckreinError, ProviderError
+from checkrein.events import (
+    AssistantPartial,
+    AssistantThinking,
+    ErrorInfo,
+    Reason,
+    RequestEnd,
+    RequestStart,
+)
+from checkrein.live import StepReset
+from checkrein.messages import AssistantMessage, CallBlock, Content, OpaqueBlock, TextBlock, ThinkingBlock
+from checkrein.owner import absorb, ours
+from checkrein.text import clean, clean_json, describe
+
+from .ends import StepFailed, of_provider
+from .prepare import Prepared, prepare
+
+if TYPE_CHECKING:
+    from checkrein.providers import Provider
+
+    from .agent import LoopAgent
+
+__all__ = ["generate", "Generated"]
+
+CLOSE_STREAM_S = 5.0
+MAX_ATTEMPTS = 20
+
+
+@dataclass(slots=True)
+class Generated:
+    """An answer: the message, what of it was dropped, and whether the turn must end with it."""
+
+    message: AssistantMessage
+    provider_ids: dict[str, str] = field(default_factory=dict)
+    dropped: list[dict[str, Any]] | None = None
+    cleaned: int | None = None
+    failure: Reason | None = None
+
+
+async def generate(agent: LoopAgent, turn: int, step: int, options: dict[str, Any]) -> Generated:
+    """Ask the model once, with as many attempts as `request_error` wants.
+
+    Raises:
+        StepFailed, PluginFault, GateClosed: the turn ends.
+    """
+    prepared = await prepare(agent, turn, step, options)
+    for attempt in range(1, MAX_ATTEMPTS + 1):
+        agent.session.append(RequestStart, turn=turn, step=step, attempt=attempt, **prepared.start)
+        await agent.flush("request")
+        assembler, error = await stream(agent, prepared, turn, step, attempt)
+        if error is None:
+            return answer_of(assembler, prepared.provider, turn, step)
+        await retry_or_fail(agent, turn, step, error, attempt)
+        for buffer in agent.live:
+            buffer.push(len(agent.session.events), StepReset(turn, step, attempt + 1))
+    raise StepFailed(Reason("error", error="generate", code="ATTEMPTS", message=f"{MAX_ATTEMPTS} attempts failed"))
+
+
+async def retry_or_fail(agent: LoopAgent, turn: int, step: int, error: ProviderError, attempt: int) -> None:
+    """Return when the request is to be sent again.
+
+    Raises:
+        StepFailed: nobody wants to.
+    """
+    chain = agent.hooks.request_error
+    if chain is not None:
+        args = (agent, turn, step, error, attempt)
+        retry, _ = await agent.hooks.first(chain, agent.session, args, Retry)
+        if retry is not None:
+            if retry.after_s > 0:
+                await anyio.sleep(retry.after_s)
+            agent.checkpoint()
+            return
+    raise StepFailed(of_provider(error))
+
+
+async def stream(
+    agent: LoopAgent, prepared: Prepared, turn: int, step: int, attempt: int
+) -> tuple[Assembler, ProviderError | None]:
+    """Read one stream to its true end (M3) and log how it went.
+
+    Returns:
+        What was assembled, and the error if the attempt failed.
+    """
+    assembler = Assembler()
+    clock = _Clock(agent, turn, step, attempt)
+    try:
+        await read(agent, prepared, assembler, clock)
+        error = None if assembler.finish is not None else torn()
+    except BaseException as exc:
+        if ours(exc) or isinstance(exc, KeyboardInterrupt):
+            record(clock, assembler, "cancelled", None)
+            raise
+        absorb()
+        error = provider_error(exc, clock)
+        if not isinstance(exc, Exception):
+            blame(agent, prepared.provider, exc)
+    if error is None and not answered(assembler):
+        error = ProviderError(
+            "the model's answer is empty: no text and no call", kind="output", code="EMPTY_RESPONSE", retryable=True
+        )
+    if error is None:
+        record(clock, assembler, "ok", None)
+    else:
+        record(clock, assembler, "interrupted" if error.code == "TORN" else "error", error)
+    return assembler, error
+
+
+async def read(agent: LoopAgent, prepared: Prepared, assembler: Assembler, clock: _Clock) -> None:
+    """The hot path: every chunk passes here, to the assembler, the consumers and the observers."""
+    push, events = assembler.push, agent.session.events
+    turn, step = clock.turn, clock.step
+    observers = agent.hooks.stream_chunk
+    stream = prepared.provider.stream(prepared.request)
+    ended = False
+    try:
+        async for chunk in stream:
+            if clock.first is None:
+                clock.first = perf_counter()
+            push(chunk)
+            for buffer in agent.live:
+                buffer.chunk(len(events), turn, step, chunk)
+            if observers is not None:
+                agent.hooks.observe(observers, agent.session, (agent, turn, step, chunk))
+        ended = True
+    finally:
+        if not ended:
+            await close_stream(agent, prepared.provider, stream)
+
+
+async def close_stream(agent: LoopAgent, provider: Provider, stream: Any) -> None:
+    """Close a stream that did not end by itself, shielded, within a deadline (C6)."""
+    close = getattr(stream, "aclose", None)
+    if close is None:
+        return
+    with anyio.CancelScope(shield=True, deadline=anyio.current_time() + CLOSE_STREAM_S) as scope:
+        try:
+            await close()
+        except KeyboardInterrupt:
+            raise
+        except BaseException as exc:
+            if not ours(exc):
+                absorb()
+                blame(agent, provider, exc)
+    if scope.cancelled_caught:
+        blame(agent, provider, TimeoutError(f"its stream did not close within {CLOSE_STREAM_S:g} s"))
+
+
+@dataclass(slots=True)
+class _Clock:
+    """Where and when an attempt runs."""
+
+    agent: LoopAgent
+    turn: int
+    step: int
+    attempt: int
+    began: float = field(default_factory=perf_counter)
+    first: float | None = None
+
+
+def record(clock: _Clock, assembler: Assembler, outcome: str, error: ProviderError | None) -> None:
+    """Log thinking, request/end and, unless the attempt went well, the text that was shown."""
+    append = clock.agent.session.append
+    where = {"turn": clock.turn, "step": clock.step}
+    shown: list[str] = []
+    replaced = 0
+    for place, part in enumerate(assembler.parts.values()):
+        if part.kind == "thinking":
+            text, count = part.text()
+            append(
+                AssistantThinking,
+                **where,
+                index=place,
+                text=text,
+                provider_metadata=part.metadata,
+                cleaned=count or None,
+            )
+        elif part.kind == "text" and outcome != "ok":
+            text, count = part.text()
+            shown.append(text)
+            replaced += count
+    finish = assembler.finish
+    append(
+        RequestEnd,
+        **where,
+        attempt=clock.attempt,
+        outcome=outcome,
+        finish_reason=finish.reason if finish is not None else None,
+        error=ErrorInfo(error.kind, describe(error), error.code) if error is not None else None,
+        usage=assembler.usage,
+        ttft_ms=int((clock.first - clock.began) * 1000) if clock.first is not None else None,
+        duration_ms=int((perf_counter() - clock.began) * 1000),
+        request_id=finish.request_id if finish is not None else error.request_id if error is not None else None,
+        lenient_finish=finish is not None and finish.lenient,
+    )
+    if any(shown):
+        append(AssistantPartial, **where, text="".join(shown), cleaned=replaced or None)
+
+
+def answered(assembler: Assembler) -> bool:
+    """Whether there is anything to keep: text, a call or a part we do not know; a filter's silence counts too."""
+    finish = assembler.finish
+    if finish is not None and finish.reason in ("max_tokens", "content_filter", "refusal"):
+        return True
+    return any(
+        part.kind in ("call", "opaque") or any(part.pieces)
+        for part in assembler.parts.values()
+        if part.kind != "thinking"
+    )
+
+
+def answer_of(assembler: Assembler, provider: Provider, turn: int, step: int) -> Generated:
+    """Make the answer of the assembled parts, in order of first sight (M2, M7)."""
+    content: Content = []
+    ids: dict[str, str] = {}
+    cleaned = n = 0
+    for place, part in enumerate(assembler.parts.values()):
+        if part.kind == "thinking":
+            content.append(ThinkingBlock(place))
+        elif part.kind == "opaque":
+            data, count = clean_json(part.data)
+            content.append(OpaqueBlock(provider.name, data, part.metadata))
+            cleaned += count
+        else:
+            text, count = part.text()
+            cleaned += count
+            if part.kind == "text":
+                content.append(TextBlock(text, part.metadata))
+            else:
+                n += 1
+                call_id = f"c{turn}.{step}.{n}"
+                content.append(CallBlock(call_id, clean(part.name)[0], text, part.metadata))
+                if part.id:
+                    ids[call_id] = clean(str(part.id))[0]
+    finish = assembler.finish
+    generated = Generated(AssistantMessage(content, provider_metadata=assembler.metadata), ids, cleaned=cleaned or None)
+    if finish is not None and finish.reason in ("max_tokens", "content_filter", "refusal"):
+        cut_off(generated, finish.reason)
+    return generated
+
+
+def cut_off(generated: Generated, reason: str) -> None:
+    """Keep a truncated or refused answer as text: all its calls are dropped, none runs (M6)."""
+    message = generated.message
+    generated.dropped = [{"name": call.name, "arguments": call.arguments} for call in message.calls] or None
+    kept = [block for block in message.content if type(block) is not CallBlock]
+    generated.message = AssistantMessage(kept, provider_metadata=message.provider_metadata)
+    if reason == "max_tokens":
+        text = "the answer was cut off at the model's output limit"
+        generated.failure = Reason("error", error="max_tokens", code="MAX_TOKENS", message=text)
+    else:
+        text = "the provider withheld the answer" if reason == "content_filter" else "the model refused to answer"
+        generated.failure = Reason("error", error="refused", code=reason.upper(), message=text)
+
+
+def torn() -> ProviderError:
+    """The error of a stream that ended without its terminal frame (M6)."""
+    return ProviderError(
+        "the provider's stream ended without a terminal frame", kind="stream", code="TORN", retryable=True
+    )
+
+
+def provider_error(exc: BaseException, clock: _Clock) -> ProviderError:
+    """Make a ProviderError of whatever a provider raised; before the first chunk it is of kind generate."""
+    if isinstance(exc, ProviderError):
+        return exc
+    kind = "timeout" if isinstance(exc, TimeoutError) else "generate" if clock.first is None else "stream"
+    code = "CREDENTIALS" if isinstance(exc, CheckreinError) else type(exc).__name__
+    error = ProviderError(f"{type(exc).__name__}: {describe(exc)}", kind=kind, code=code)
+    error.__cause__ = exc
+    return error
+
+
+def blame(agent: LoopAgent, provider: Provider, exc: BaseException) -> None:
+    """Record what no provider may raise, or a stream that does not close, as a fault of the provider (C7, C10)."""
+    agent.hooks.faults.write(provider.name, "provider", exc, agent.session, "contained")

@@ -1,0 +1,196 @@
+"""The inbox: queued, steering and context input, each in exactly one place at any time (I1-I8).
+
+Everything is derived from the log; the only memory of its own is how far a cancel parked what was
+pending, and that too is the same after a resume.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from checkrein.agents import PendingInput
+from checkrein.codec import plain
+from checkrein.errors import InboxFull, UnknownInput
+from checkrein.events import InboxAccepted, InboxDiscarded, InboxReplaced, SessionResumed
+from checkrein.messages import Block, Content, MediaBlock, Source, TextBlock, as_content
+from checkrein.state import Pending
+from checkrein.text import clean
+
+if TYPE_CHECKING:
+    from .agent import LoopAgent
+
+__all__ = ["Inbox", "cleaned_content"]
+
+KINDS = ("queued", "steering")
+
+
+class Inbox:
+    """One agent's pending input.
+
+    Attributes:
+        parked_before: what was accepted at an earlier seq waits for the next input or `wake()` (C4).
+        waited: ids somebody waits for; they are never parked.
+    """
+
+    __slots__ = ("agent", "parked_before", "waited")
+
+    def __init__(self, agent: LoopAgent) -> None:
+        self.agent = agent
+        self.parked_before = agent.session.state.next_seq  # a resumed session's pending input is parked
+        self.waited: dict[str, int] = {}
+
+    # --- accepting --------------------------------------------------------------------------------
+
+    def accept(
+        self,
+        kind: str,
+        content: str | Block | Sequence[Block],
+        source: Source,
+        key: str | None = None,
+        own_turn: bool = False,
+        options: dict[str, Any] | None = None,
+    ) -> str:
+        """Log an input as accepted, and return its id; a known key returns the first one's (I3).
+
+        Raises:
+            InboxFull: `inbox_max` inputs are pending.
+            ValueError: the content is empty.
+        """
+        session = self.agent.session
+        if key is not None and (known := session.state.keys.get(key)) is not None:
+            return known
+        limit = self.agent.spec.inbox_max
+        if len(session.state.pending) >= limit:
+            raise InboxFull(f"the inbox of {self.agent.id!r} holds {limit} inputs (inbox_max); wait, or withdraw some")
+        blocks, count = cleaned_content(content)
+        if session.resumed is not None:
+            # Written with the first input, so that opening a session twice adds nothing to it (R2).
+            facts, session.resumed = session.resumed, None
+            session.append(SessionResumed, **facts)
+        input_id = session.next_input()
+        session.append(
+            InboxAccepted,
+            id=input_id,
+            kind=kind,
+            content=blocks,
+            source=source,
+            own_turn=own_turn,
+            options=plain(options) if options else None,
+            key=key,
+            cleaned=count or None,
+        )
+        return input_id
+
+    def replace(self, input_id: str, content: str | Block | Sequence[Block]) -> None:
+        """Replace a pending input's content.
+
+        Raises:
+            UnknownInput: it is not pending.
+        """
+        self._must_be_pending(input_id)
+        blocks, count = cleaned_content(content)
+        self.agent.session.append(InboxReplaced, id=input_id, content=blocks, cleaned=count or None)
+
+    def discard(self, input_id: str, reason: str) -> None:
+        """Take a pending input out.
+
+        Raises:
+            UnknownInput: it is not pending.
+        """
+        self._must_be_pending(input_id)
+        self.agent.session.append(InboxDiscarded, id=input_id, reason=clean(reason)[0])
+
+    def refuse(self, reason: str) -> None:
+        """Discard what a turn would take: the store did not take it (R4)."""
+        for entry in self._candidates():
+            self.discard(entry.id, reason)
+
+    def _must_be_pending(self, input_id: str) -> None:
+        if input_id not in self.agent.session.state.pending:
+            raise UnknownInput(f"expected the id of a pending input, got {input_id!r}; see agent.pending")
+
+    # --- taking -----------------------------------------------------------------------------------
+
+    def owed(self) -> bool:
+        """Whether a turn has to begin: some input that is not parked, or that somebody waits for."""
+        return any(entry.seq >= self.parked_before or entry.id in self.waited for entry in self._candidates())
+
+    def take(self) -> list[Pending]:
+        """The input of the next turn, in order; an input of run() is always a turn of its own (T6).
+
+        Steering that an earlier turn left over counts as queued; fresh steering waits for the first step,
+        unless there is nothing else to begin a turn with.
+        """
+        left_before = self._last_end()
+        entries = [e for e in self._candidates() if e.kind == "queued" or e.seq < left_before]
+        entries = entries or self._candidates()
+        if not entries:
+            return []
+        if entries[0].own_turn or self.agent.spec.queue_mode == "one":
+            return entries[:1]
+        taken: list[Pending] = []
+        for entry in entries:
+            if entry.own_turn:
+                break
+            taken.append(entry)
+        return taken
+
+    def waiting(self) -> list[Pending]:
+        """Injected context, then steering, for the step boundary."""
+        pending = list(self.agent.session.state.pending.values())
+        if not pending:
+            return pending
+        return [e for e in pending if e.kind == "context"] + [e for e in pending if e.kind == "steering"]
+
+    def steering_waits(self) -> bool:
+        """Whether steering is pending."""
+        return any(entry.kind == "steering" for entry in self.agent.session.state.pending.values())
+
+    def _candidates(self) -> list[Pending]:
+        return [entry for entry in self.agent.session.state.pending.values() if entry.kind in KINDS]
+
+    def _last_end(self) -> int:
+        ends = self.agent.session.state.ends
+        return ends[next(reversed(ends))].seq if ends else -1
+
+    # --- parking ----------------------------------------------------------------------------------
+
+    def park(self) -> None:
+        """Park what is pending now: a cancel came (C4)."""
+        self.parked_before = self.agent.session.state.next_seq
+
+    def unpark(self) -> None:
+        """Take parked input with the next turn."""
+        self.parked_before = 0
+
+    def listed(self) -> list[PendingInput]:
+        """What is pending, in order (I6)."""
+        return [
+            PendingInput(entry.id, entry.kind, tuple(entry.content), entry.source)
+            for entry in self.agent.session.state.pending.values()
+        ]
+
+
+def cleaned_content(content: str | Block | Sequence[Block]) -> tuple[Content, int]:
+    """Return input as clean blocks, and how many characters were replaced (L9).
+
+    Raises:
+        ValueError: there is nothing a model could read in it.
+        TypeError: a block is not text or media.
+    """
+    out: Content = []
+    total = 0
+    for block in as_content(content):
+        if isinstance(block, TextBlock):
+            text, count = clean(block.text)
+            total += count
+            if text:
+                out.append(block if not count else TextBlock(text, block.provider_metadata))
+        elif isinstance(block, MediaBlock):
+            out.append(block)
+        else:
+            raise TypeError(f"expected text or media as input, got {type(block).__name__}")
+    if not out or all(isinstance(block, TextBlock) and not block.text.strip() for block in out):
+        raise ValueError("expected input with some text or media, got nothing; say something to the model")
+    return out, total

@@ -1,0 +1,173 @@
+"""Preparing a request: prompt, tools, settings and history, the `agent_request` fold, header and digest (M1, L7)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+from checkrein.errors import CheckreinError
+from checkrein.events import PromptPart, Reason, RequestHeader
+from checkrein.messages import Request, ToolMessage, ToolSchema, UserMessage
+from checkrein.prompt import assemble
+from checkrein.requests import edits_of, header_bytes, part_id
+from checkrein.text import clean, clean_json, describe
+
+from .ends import StepFailed
+
+if TYPE_CHECKING:
+    from checkrein.providers import Provider
+
+    from .agent import LoopAgent
+
+__all__ = ["Prepared", "prepare", "base_request"]
+
+
+@dataclass(slots=True)
+class Prepared:
+    """A request ready to be sent, and the members of its `request/start`."""
+
+    provider: Provider
+    request: Request
+    start: dict[str, Any]
+
+
+def base_request(agent: LoopAgent, options: dict[str, Any]) -> tuple[Provider, Request]:
+    """The request before plugins see it.
+
+    Raises:
+        ConfigError, CredentialsError: the model cannot be used.
+    """
+    provider, model = agent.resolve(options.get("model"))
+    history = agent.session.state.history
+    return provider, Request(
+        model=model,
+        messages=history.view(),
+        system=agent.prompt.system(agent),
+        tools=agent.prompt.tools(agent),
+        settings=agent.settings(options),
+        provider=provider.name,
+        seqs=history.seqs,
+    )
+
+
+async def prepare(agent: LoopAgent, turn: int, step: int, options: dict[str, Any]) -> Prepared:
+    """Build the request, hand it through `agent_request`, log what changed of it.
+
+    Raises:
+        StepFailed: the model cannot be used, or plugins left nothing to send.
+        PluginFault: an implementation failed.
+    """
+    try:
+        provider, base = base_request(agent, options)
+    except CheckreinError as exc:
+        code = type(exc).__name__
+        raise StepFailed(Reason("error", error="generate", code=code, message=describe(exc))) from exc
+    request, plugins = base, []
+    chain = agent.hooks.agent_request
+    if chain is not None:
+        request, plugins = await agent.hooks.fold(chain, agent.session, (agent, turn, step), base, Request)
+        if request.provider != base.provider:
+            provider, _ = agent.resolve(f"{request.provider}:{request.model}")
+    if not request.messages or not isinstance(request.messages[-1], (UserMessage, ToolMessage)):
+        text = "expected a history that ends with user or tool, got one with nothing to answer"
+        raise StepFailed(Reason("error", error="generate", code="EMPTY_REQUEST", message=text))
+    header, head = agent.prompt.header(agent, request, turn, step)
+    edits = edits_of(request, base.messages, plugins)
+    digest = agent.digester.digest(
+        head,
+        request.messages,
+        agent.session.state.history.epoch,
+        None if edits is None else (edits.get("marker"), *edits.get("drop", ())),
+        incremental=edits is None or "drop" in edits,
+    )
+    start = {"header": header, "messages": len(request.messages), "digest": digest, "edits": edits}
+    return Prepared(provider, request, start)
+
+
+class Prompt:
+    """An agent's system prompt and tool schemas with their ids, computed again only when they change."""
+
+    __slots__ = ("_system", "_tools", "_tool_key", "_ids", "_last", "_head")
+
+    def __init__(self) -> None:
+        self._system: tuple[str, ...] = ()
+        self._tools: tuple[ToolSchema, ...] = ()
+        self._tool_key: Any = None
+        self._ids: dict[Any, tuple[Any, str]] = {}
+        self._last: Request | None = None
+        self._head = b""
+
+    def system(self, agent: LoopAgent) -> tuple[str, ...]:
+        """The prompt's parts now; the same tuple as before while nothing changed."""
+        sections = agent.harness.sections
+        if sections or not self._system:
+            parts = assemble(sections, agent, agent.spec.system_prompt)
+            if parts != self._system:
+                self._system = tuple(clean(part)[0] for part in parts)
+        return self._system
+
+    def tools(self, agent: LoopAgent) -> tuple[ToolSchema, ...]:
+        """The schemas of the agent's tools; the same tuple as before while nothing changed."""
+        chosen = agent.tools()
+        if chosen is not self._tool_key:
+            self._tool_key = chosen
+            self._tools = tuple(tool.schema for tool in chosen)
+        return self._tools
+
+    def header(self, agent: LoopAgent, request: Request, turn: int, step: int) -> tuple[int, bytes]:
+        """Log parts and header if they changed; return the header's seq and canonical bytes."""
+        known = agent.session.state.header
+        last = self._last
+        if known is None or last is None or not _same_header(last, request):
+            system = [self._id(part) for part in request.system]
+            tools = [self._id(schema) for schema in request.tools]
+            fields = (request.provider, request.model, request.settings, system, tools)
+            if known is None or (known.provider, known.model, known.settings, known.system, known.tools) != fields:
+                known = self._log(agent, request, turn, step, fields)
+            self._head = header_bytes(request, system, tools)
+            self._last = request
+        return known.seq, self._head
+
+    def _log(self, agent: LoopAgent, request: Request, turn: int, step: int, fields: Any) -> RequestHeader:
+        session = agent.session
+        provider, model, settings, system, tools = fields
+        written = session.state.parts
+        for kind, ids, parts in (("system", system, request.system), ("tool", tools, request.tools)):
+            for part, content in zip(ids, parts, strict=True):
+                if part not in written:
+                    session.append(PromptPart, id=part, kind=kind, content=_plain(content))
+        reason = "initial" if session.state.header is None else "resume" if self._last is None else "change"
+        return session.append(
+            RequestHeader,
+            turn=turn,
+            step=step,
+            reason=reason,
+            provider=provider,
+            model=model,
+            settings=settings,
+            system=system,
+            tools=tools,
+        )
+
+    def _id(self, content: str | ToolSchema) -> str:
+        key = content if isinstance(content, str) else id(content)
+        if key not in self._ids:
+            if len(self._ids) > 10_000:  # sections that say the time make a new part each step
+                self._ids.clear()
+            self._ids[key] = (content, part_id(_plain(content)))  # the content is kept, so that its id() stays its own
+        return self._ids[key][1]
+
+
+def _plain(content: str | ToolSchema) -> Any:
+    return content if isinstance(content, str) else clean_json(msgspec.to_builtins(content))[0]
+
+
+def _same_header(a: Request, b: Request) -> bool:
+    return (
+        a.provider == b.provider
+        and a.model == b.model
+        and a.system is b.system
+        and a.tools is b.tools
+        and (a.settings is b.settings or a.settings == b.settings)
+    )

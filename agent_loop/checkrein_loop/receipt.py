@@ -1,0 +1,121 @@
+"""Receipts: the caller's hold on an accepted input, and waiting for its turn (I4, C8)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import anyio
+from checkrein.errors import AgentDisposed, AgentError, GateClosed
+from checkrein.events import AssistantAnswer
+from checkrein.messages import CallBlock, Usage, content_text
+from checkrein.results import InputStatus, TurnResult
+
+if TYPE_CHECKING:
+    from .agent import LoopAgent
+
+__all__ = ["LoopReceipt", "result_of"]
+
+
+class LoopReceipt:
+    """What `send`, `steer` and `inject` return."""
+
+    __slots__ = ("_agent", "_id")
+
+    def __init__(self, agent: LoopAgent, input_id: str) -> None:
+        self._agent = agent
+        self._id = input_id
+
+    @property
+    def id(self) -> str:
+        """The input's id."""
+        return self._id
+
+    @property
+    def status(self) -> InputStatus:
+        """Where the input is: pending, in turn n, or discarded with a reason."""
+        state = self._agent.session.state
+        if (turn := state.claimed.get(self._id)) is not None:
+            return InputStatus("in turn", turn=turn)
+        if (reason := state.discarded.get(self._id)) is not None:
+            return InputStatus("discarded", reason=reason)
+        return InputStatus("pending")
+
+    async def durable(self) -> str:
+        """Wait until the acceptance is with the store; returns its name, or `memory`.
+
+        Raises:
+            GateClosed: the store did not take it.
+        """
+        agent = self._agent
+        agent.check_thread()
+        if agent.session.writer is None:
+            return "memory"
+        await agent.flush("input")
+        return agent.harness.store_name
+
+    async def result(self) -> TurnResult:
+        """Wait for the turn that took the input, flushed, and return its result.
+
+        A waiter that is cancelled withdraws the input, or cancels the turn and leaves after its end (C8).
+
+        Raises:
+            AgentDisposed: the agent was disposed before a turn took it.
+            GateClosed: the store refused the input.
+            AgentError: the input was withdrawn or discarded.
+            WouldDeadlock: this is the agent's own turn.
+        """
+        agent = self._agent
+        agent.check_waiting()
+        with agent.waiting_for(self._id) as waiter:
+            try:
+                return await self._wait(waiter)
+            except anyio.get_cancelled_exc_class():
+                await self._leave()
+                raise
+
+    async def _wait(self, waiter: Any) -> TurnResult:
+        agent = self._agent
+        while True:
+            if waiter.interrupt is not None:
+                raise waiter.interrupt
+            status = self.status
+            if status.turn is not None and status.turn <= agent.settled:
+                return result_of(agent, status.turn)
+            if status.state == "discarded":
+                raise self._discarded(status.reason or "")
+            if agent.status == "disposed":
+                raise AgentDisposed(f"the agent {agent.id!r} was disposed before a turn took input {self._id}")
+            await agent.moved()
+
+    def _discarded(self, reason: str) -> AgentError | GateClosed:
+        if reason.startswith("the store did not take"):
+            return GateClosed("input", reason)
+        return AgentError(f"input {self._id} was discarded: {reason}")
+
+    async def _leave(self) -> None:
+        agent, status = self._agent, self.status
+        if status.state == "pending":
+            agent.inbox.discard(self._id, "its waiter was cancelled")
+            return
+        if status.turn is None or status.turn <= agent.settled:
+            return
+        agent.cancel("task")
+        with anyio.CancelScope(shield=True, deadline=anyio.current_time() + agent.harness.close_timeout_s):
+            while status.turn > agent.settled and agent.status != "disposed":
+                await agent.moved()
+
+
+def result_of(agent: LoopAgent, turn: int) -> TurnResult:
+    """Make a turn's result from the log (L1)."""
+    session = agent.session
+    end = session.state.ends[turn]
+    events = session.turn_events(turn)
+    text = ""
+    usage = Usage()
+    for event in events:
+        if type(event) is AssistantAnswer:
+            has_calls = any(type(block) is CallBlock for block in event.content)
+            text = "" if has_calls else content_text(event.content)
+        elif event.type == "request/end" and getattr(event, "usage", None) is not None:
+            usage = usage + event.usage  # type: ignore[union-attr, operator]
+    return TurnResult(turn, end.reason, text, usage, end.steps, events, agent.values.get(turn))

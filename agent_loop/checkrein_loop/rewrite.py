@@ -1,0 +1,62 @@
+"""`step_result`: what plugins make of an answer before it is logged and acted on."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+from checkrein.errors import PluginFault
+from checkrein.events import AssistantPartial
+from checkrein.messages import AssistantMessage, CallBlock, Content, content_text
+from checkrein.text import clean
+
+if TYPE_CHECKING:
+    from .agent import LoopAgent
+    from .generate import Generated
+
+__all__ = ["rewritten", "Final"]
+
+
+@dataclass(frozen=True, slots=True)
+class Final:
+    """The answer as it is logged: its content, and what the model had said if plugins replaced it."""
+
+    content: Content
+    replaced: dict[str, Any] | None = None
+
+
+async def rewritten(agent: LoopAgent, turn: int, step: int, generated: Generated) -> Final:
+    """Run the fold; when it fails, the answer that was paid for is kept as `assistant/partial` (H1)."""
+    chain = agent.hooks.step_result
+    message = generated.message
+    if chain is None or generated.failure is not None:
+        return Final(message.content)
+    try:
+        out, plugins = await agent.hooks.fold(chain, agent.session, (agent, turn, step), message, AssistantMessage)
+    except PluginFault:
+        if text := content_text(message.content):
+            agent.session.append(AssistantPartial, turn=turn, step=step, text=text)
+        raise
+    if out is message or out == message:
+        return Final(message.content)
+    original = msgspec.to_builtins(message.content)
+    return Final(numbered(out.content, message, turn, step), {"plugins": plugins, "content": original})
+
+
+def numbered(content: Content, original: AssistantMessage, turn: int, step: int) -> Content:
+    """Give each call a plugin made an id of ours; the model's own calls keep theirs, once each (M7)."""
+    known = {call.call_id for call in original.calls}
+    n = len(known)
+    used: set[str] = set()
+    out: Content = []
+    for block in content:
+        if type(block) is CallBlock:
+            call_id = block.call_id
+            if call_id not in known or call_id in used:
+                n += 1
+                call_id = f"c{turn}.{step}.{n}"
+            used.add(call_id)
+            block = CallBlock(call_id, clean(block.name)[0], clean(block.arguments)[0], block.provider_metadata)
+        out.append(block)
+    return out

@@ -1,0 +1,162 @@
+"""The hook `tools_execute`: a chain of `proceed` around a call (H1, H4).
+
+Each plugin may wrap, rewrite, or answer instead. Its deadline's clock stops while `proceed` runs. What it
+raises refuses the call, or withholds the result of a tool that has run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from time import perf_counter
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import anyio
+
+from .calls import Call, Outcome, error_outcome
+from .errors import AlreadyBegun, PluginFault
+from .owner import absorb, ours
+
+if TYPE_CHECKING:
+    from .hooks import Chain, Hooks
+    from .session import Session
+
+__all__ = ["around", "Innermost"]
+
+Innermost: TypeAlias = Callable[[Call, tuple[str, ...]], Awaitable[Outcome]]
+
+
+async def around(
+    hooks: Hooks,
+    chain: Chain,
+    session: Session,
+    agent: Any,
+    call: Call,
+    begun: Callable[[], bool],
+    innermost: Innermost,
+) -> Outcome:
+    """Run a call through the chain of `tools_execute`.
+
+    Args:
+        begun: whether the tool of this call has begun to run.
+        innermost: runs the call: guards, then the tool; gets the names of those who rewrote it.
+
+    Returns:
+        The outcome. A plugin that fails refuses the call, or withholds its result (H1).
+    """
+
+    async def stage(index: int, call: Call, changed: tuple[str, ...]) -> Outcome:
+        if index == len(chain.impls):
+            return await innermost(call, changed)
+        return await _Stage(hooks, chain, index, session, agent, call, changed, begun, stage).run()
+
+    if not chain.wrappers:
+        return await stage(0, call, ())
+
+    async def core() -> Any:
+        return await stage(0, call, ())
+
+    async def unreachable(call: Call) -> Outcome:
+        raise RuntimeError("a wrapper does not call proceed; it yields")
+
+    try:
+        result: Outcome = await hooks.wrapped(chain, (agent, call, unreachable), core, session, Outcome)
+        return result
+    except PluginFault as fault:
+        return refused(fault, begun())
+
+
+class _Stage:
+    """One plugin's turn in the chain of `tools_execute`; its `proceed` knows what was asked before."""
+
+    __slots__ = (
+        "hooks",
+        "chain",
+        "index",
+        "session",
+        "agent",
+        "call",
+        "changed",
+        "begun",
+        "next",
+        "scope",
+        "left",
+        "open",
+        "asked",
+    )
+
+    def __init__(self, hooks: Hooks, chain: Chain, index: int, session: Session, agent: Any, call: Call, changed: tuple[str, ...], begun: Callable[[], bool], next_: Callable[[int, Call, tuple[str, ...]], Awaitable[Outcome]]) -> None:  # fmt: skip
+        self.hooks = hooks
+        self.chain = chain
+        self.index = index
+        self.session = session
+        self.agent = agent
+        self.call = call
+        self.changed = changed
+        self.begun = begun
+        self.next = next_
+        self.scope: anyio.CancelScope | None = None
+        self.left = chain.deadline_s
+        self.open = True
+        self.asked = 0
+
+    async def run(self) -> Outcome:
+        impl = self.chain.impls[self.index]
+        impl.calls += 1
+        began = perf_counter()
+        try:
+            out = await self._within(impl.call(self.agent, self.call, self.proceed))
+            if not isinstance(out, Outcome):
+                raise TypeError(f"expected an Outcome (as proceed returns), got {type(out).__name__}")
+        except BaseException as exc:
+            if ours(exc) or isinstance(exc, KeyboardInterrupt):
+                raise
+            absorb()
+            fault = self.hooks.faults.record(impl, exc, self.session, "refused")
+            return refused(fault, self.begun())
+        finally:
+            self.open = False
+            impl.time_s += perf_counter() - began
+        if self.asked:
+            return out
+        impl.changes += 1  # it answered instead of the tool
+        return Outcome(out.content, out.is_error, out.error, out.value, out.decision, out.by or impl.plugin)
+
+    async def _within(self, answer: Awaitable[Outcome]) -> Outcome:
+        if self.left is None:
+            return await answer
+        with anyio.CancelScope(deadline=anyio.current_time() + self.left) as self.scope:
+            return await answer
+        raise TimeoutError(f"no answer within {self.chain.deadline_s:g} s of its own time")
+
+    async def proceed(self, call: Call) -> Outcome:
+        """Run the rest of the chain; the deadline's clock stops meanwhile."""
+        if not self.open:
+            raise RuntimeError("proceed was called after the hook had ended; await it inside the hook")
+        if not isinstance(call, Call) or call.call_id != self.call.call_id or call.name != self.call.name:
+            raise TypeError("expected the same call, at most with other arguments (call.replace)")
+        if self.begun() and self.call.effect == "effectful":
+            raise AlreadyBegun(f"the effectful call {call.call_id} ({call.name}) has begun; it is never run twice")
+        self.asked += 1
+        changed = self.changed
+        if call.arguments != self.call.arguments:
+            changed = (*changed, self.chain.impls[self.index].plugin)
+            self.chain.impls[self.index].changes += 1
+        scope = self.scope
+        if scope is None:
+            return await self.next(self.index + 1, call, changed)
+        left = scope.deadline - anyio.current_time()
+        scope.deadline = float("inf")
+        try:
+            return await self.next(self.index + 1, call, changed)
+        finally:
+            scope.deadline = anyio.current_time() + left
+
+
+def refused(fault: BaseException, begun: bool) -> Outcome:
+    """The result of a call whose plugin failed: not run, or run and withheld (H1)."""
+    if begun:
+        return error_outcome(
+            "WITHHELD_BY_FAULT",
+            f"the tool has run, but its result is withheld because a plugin failed afterwards: {fault}",
+        )
+    return error_outcome("REFUSED_BY_FAULT", f"the call was refused and the tool did not run: {fault}")

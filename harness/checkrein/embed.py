@@ -1,0 +1,100 @@
+"""`Agent(...)`: a private harness with one agent, for programs that need no config file.
+
+It holds nothing but what it is handed: the given tools and plugins, and the plugin that brings the
+model's provider. Plugins that merely happen to be installed stay out (docs/decisions/0003).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from .agents import AgentLike, AgentSpec
+from .config.types import AgentConfig, HarnessConfig, SessionConfig
+from .discovery import PLUGINS, Found, discover
+from .harness import Harness
+from .messages import Block
+from .providers import Provider
+from .results import TurnResult
+
+if TYPE_CHECKING:
+    import os
+
+    from .store import Store
+    from .tools import Tool
+
+__all__ = ["Agent"]
+
+
+class Agent:
+    """An async context manager that gives one agent.
+
+    Args:
+        model: `provider:model`, `auto`, or a Provider object.
+        tools: tools, or plain functions to make tools of.
+        system_prompt: the agent's system prompt.
+        plugins: plugin classes or instances, or names of installed plugins.
+        workspace: the folder tools work in; the current one if not given.
+        store: where the session is kept; in memory if not given.
+        spec: any other member of AgentSpec, as max_steps.
+
+    Raises (on entering):
+        ConfigError, PluginError, CredentialsError: nothing was started.
+    """
+
+    def __init__(
+        self,
+        model: str | Provider = "auto",
+        *,
+        tools: Sequence[Tool | Callable[..., Any]] = (),
+        system_prompt: str = "",
+        plugins: Sequence[object] = (),
+        workspace: str | os.PathLike[str] | None = None,
+        store: Store | None = None,
+        **spec: Any,
+    ) -> None:
+        providers: tuple[Provider, ...] = ()
+        if not isinstance(model, str):
+            providers = (model,)
+            model = f"{model.name}:{model.default_model() or model.name}"
+        agent = AgentSpec(id=spec.pop("id", "main"), model=model, system_prompt=system_prompt, **spec)
+        named = [plugin for plugin in plugins if isinstance(plugin, str)]
+        wanted = {*named, *(() if providers else _provider_plugins(model))}
+        self._harness = Harness(
+            tools=tools,
+            plugins=[plugin for plugin in plugins if not isinstance(plugin, str)],
+            providers=providers,
+            workspace=workspace,
+            config=HarnessConfig(agents=(AgentConfig(id=agent.id),), session=SessionConfig(store="memory")),
+            store=store,
+            found=_found(wanted),
+        )
+        self._harness.specs = [agent]
+
+    async def __aenter__(self) -> AgentLike:
+        await self._harness.__aenter__()
+        return self._harness.agents[self._harness.specs[0].id]
+
+    async def __aexit__(self, *exc: object) -> None:
+        await self._harness.__aexit__(*exc)
+
+    def run_sync(self, content: str | Sequence[Block], **options: Any) -> TurnResult:
+        """Open the agent, run one turn, close it: for scripts without an event loop."""
+        import anyio
+
+        async def once() -> TurnResult:
+            async with self as agent:
+                return await agent.run(content, **options)
+
+        return anyio.run(once)
+
+
+def _provider_plugins(model: str) -> list[str]:
+    """The installed plugin a model id points to; for `auto`, ours that have providers."""
+    provider = model.partition(":")[0]
+    return ["openai"] if provider == "auto" else [provider]
+
+
+def _found(wanted: set[str]) -> list[Found]:
+    """The installed plugins of these names; metadata is read only when there are any, for it costs start-up time."""
+    return [found for found in discover(PLUGINS) if found.name in wanted] if wanted else []

@@ -1,0 +1,333 @@
+"""Harness: config, plugins, services, owner task and agents, put together. `Agent` is one with a single agent.
+
+The main path is `Harness.__aenter__`, top-down; closing is the same way back. Everything that decides
+anything lives elsewhere.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import threading
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import anyio
+
+from . import events as ev
+from .agents import AgentLike, Agents, AgentSpec
+from .closing import repair
+from .config.types import HarnessConfig
+from .discovery import LOOPS, Found, load_named
+from .errors import ConfigError, WrongThread
+from .hooks import Hooks
+from .memory_store import MemoryStore
+from .owner import Owner
+from .plugins import PluginManager, PluginReport
+from .prompt import Section
+from .providers import Provider, Providers
+from .recovery import reopen
+from .registration import collect
+from .services import Services
+from .session import Session
+from .supervision import Lifespans
+from .threads import ThreadPool, loop_post
+from .tools import Tool, ToolRegistry
+from .writers import LazyWriter
+
+if TYPE_CHECKING:
+    from .eventtypes import EventType
+    from .store import Store
+
+__all__ = ["Harness"]
+
+T = TypeVar("T")
+
+
+class Harness:
+    """A set of agents with their plugins; an async context manager.
+
+    Args:
+        path: a config file, or None to look for `checkrein.toml` in the workspace.
+        tools: tools of the program's own.
+        plugins: plugins of the program's own, classes or instances.
+        providers: providers of the program's own.
+        workspace: the folder tools work in; the current one if not given.
+        overrides: config values by dotted path, over everything else.
+        config: a ready config instead of files.
+        store: a store instead of the configured one.
+        found: plugins to choose from instead of the installed ones.
+
+    Raises (on entering):
+        ConfigError, PluginError: the configuration cannot work; nothing was started.
+        CredentialsError: an agent's model lacks its credentials.
+    """
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str] | None = None,
+        *,
+        tools: Sequence[Tool | Callable[..., Any]] = (),
+        plugins: Sequence[object] = (),
+        providers: Sequence[Provider] = (),
+        workspace: str | os.PathLike[str] | None = None,
+        overrides: Mapping[str, Any] | None = None,
+        config: HarnessConfig | None = None,
+        store: Store | None = None,
+        found: Iterable[Found] | None = None,
+    ) -> None:
+        self.workspace = Path(workspace) if workspace is not None else Path.cwd()
+        self.config, self.config_hash, self.config_files = _load(path, overrides, config, self.workspace)
+        self.specs: list[AgentSpec] = self.config.agent_specs()
+        self.plugins = PluginManager(
+            self.config.plugins, found=found, file=str(self.config_files[-1]) if self.config_files else None
+        )
+        for plugin in plugins:
+            self.plugins.add(plugin)
+        self.hooks = Hooks(deadlines=self.config.limits.deadlines())
+        self.services = Services(self.plugins.candidates_for)
+        self.providers = Providers()
+        self.tools = ToolRegistry()
+        self.sections: list[Section] = []
+        self.event_types: dict[str, EventType] = {}
+        self.stores: dict[str, Store] = {}
+        self.agents = Agents()
+        self.owner = Owner()
+        self.threads = ThreadPool(self.config.limits.tool_threads)
+        self.close_timeout_s = self.config.limits.close_timeout_s
+        self.output_bytes = self.config.limits.output_max_bytes
+        self._own_tools = tools
+        self._own_providers = providers
+        self._store = store
+        self._lifespans = Lifespans(self)
+        self._thread = threading.get_ident()
+        self._post: Callable[[Callable[[], object]], bool] | None = None
+        self._opened = False
+        self._loop: Callable[..., AgentLike]
+
+    # --- opening and closing ----------------------------------------------------------------------
+
+    async def __aenter__(self) -> Harness:
+        if self._opened:
+            raise ConfigError("a harness is opened once; make another one")
+        self._opened = True
+        self._thread = threading.get_ident()
+        self._post = loop_post()
+        try:
+            self.load()
+            self._loop = load_named(LOOPS, self.config.loop, what="loop", path="loop")
+            await self.owner.start()
+            await self._lifespans.enter()
+            self.check_models()
+            for spec in self.specs:
+                await self.create_agent(spec)
+        except BaseException:
+            with anyio.CancelScope(shield=True):
+                await self.aclose()
+            raise
+        return self
+
+    async def __aexit__(self, *exc: object) -> None:
+        with anyio.CancelScope(shield=True):
+            await self.aclose()
+
+    def load(self) -> list[PluginReport]:
+        """Load plugins and collect what they bring; starts nothing, so it also serves `checkrein plugins`."""
+        reports = self.plugins.load(self.specs)
+        self.hooks.attach(self.plugins)
+        collect(self, self._own_tools, self._own_providers)
+        self.plugins.on_change(self._plugin_changed)
+        return reports
+
+    def check_models(self) -> None:
+        """Refuse an agent whose model cannot be used, before any starts."""
+        for index, spec in enumerate(self.specs):
+            try:
+                self.providers.resolve(spec.model)
+            except ConfigError as exc:
+                raise ConfigError(f"{exc}", path=f"agents[{index}].model" if self.config.agents else "model") from None
+
+    async def aclose(self) -> None:
+        """Dispose the agents, leave the plugins' lifespans in reverse order, end the owner task; idempotent."""
+        if self.owner.alive:
+            for agent in self.agents:
+                await agent.dispose()
+        await self._lifespans.leave()
+        await self.owner.close()
+        self.threads.close()
+
+    def _plugin_changed(self, name: str, present: bool) -> None:
+        if not present:
+            self.tools.remove_plugin(name)
+            self.services.withdraw(name)
+            self.hooks.forget(name)
+        else:
+            self.hooks.rebuild()
+
+    # --- agents -----------------------------------------------------------------------------------
+
+    async def create_agent(self, spec: AgentSpec, *, session_id: str | None = None) -> AgentLike:
+        """Create an agent with a new session.
+
+        Args:
+            spec: how; `AgentSpec(id="x", model="provider:model")`.
+            session_id: the session's id; made of the time if not given.
+
+        Raises:
+            ConfigError: the id is taken.
+        """
+        session = Session(session_id or new_session_id(), self.event_types)
+        self._equip(session)
+        session.append(
+            ev.SessionCreated,
+            format=ev.FORMAT,
+            session=session.id,
+            agent=spec.id,
+            cwd=str(self.workspace),
+            **self._facts(),
+        )
+        return await self._admit(spec, session)
+
+    async def resume(self, session_id: str, *, spec: AgentSpec | None = None) -> AgentLike:
+        """Continue a stored session: repaired if it was interrupted, its pending input parked (R1, R2, C4).
+
+        Args:
+            session_id: which.
+            spec: how its agent is made; the configured agent of the session's name (or the first) if not given.
+
+        Raises:
+            SessionNotFound, SessionLocked, StoreError.
+        """
+        found, writer = reopen(self.store, session_id)
+        session = Session.load(session_id, found.events, found.lines, self.event_types)
+        session.writer = writer
+        self._equip(session)
+        for gap in found.gaps:
+            session.append(ev.LogGap, after=gap.after, before=gap.before, skipped_bytes=gap.skipped_bytes)
+        repair(session, set_aside_bytes=len(found.set_aside))
+        session.resumed = {**self._facts()}
+        if spec is None:
+            by_id = {known.id: known for known in self.specs}
+            spec = by_id.get(session.state.agent) or self.specs[0]
+        if spec.id in self.agents:
+            await self.agents[spec.id].dispose()
+        return await self._admit(spec, session)
+
+    async def _admit(self, spec: AgentSpec, session: Session) -> AgentLike:
+        agent = self._loop(self, spec, session)
+        self.agents.add(agent)
+        chain = self.hooks.agent_created
+        if chain is not None:
+            await self.hooks.observe_async(chain, session, (agent,))
+        return agent
+
+    def _equip(self, session: Session) -> None:
+        session.on_event = self.hooks.session_observer()
+        session.on_fault = self.hooks.observer_fault
+        store = self._current_store()
+        if store is not None and session.writer is None:
+            session.writer = LazyWriter(store, session.id)
+        if store is not None:
+            session.put_blob = lambda data: store.put_blob(session.id, data)
+
+    def _facts(self) -> dict[str, Any]:
+        from . import __version__
+
+        plugins = [{"name": r.name, "version": r.version} for r in self.plugins.reports if r.state == "loaded"]
+        return {"version": __version__, "plugins": plugins, "config": self.config_hash}
+
+    def forget(self, agent: AgentLike) -> None:
+        """Unregister a disposed agent and release its log."""
+        self.agents.remove(agent)
+        if agent.session.writer is not None:
+            agent.session.writer.close()
+
+    # --- stores -----------------------------------------------------------------------------------
+
+    @property
+    def store(self) -> Store:
+        """The store sessions are kept in; one in memory if none is configured."""
+        store = self._current_store()
+        if store is None:
+            store = self._store = MemoryStore()
+        return store
+
+    @property
+    def store_name(self) -> str:
+        """The store's name, `memory` without one."""
+        store = self._current_store()
+        return store.name if store is not None else "memory"
+
+    def _current_store(self) -> Store | None:
+        return self._store if self._store is not None else self.stores.get(self.config.session.store)
+
+    # --- services and threads ---------------------------------------------------------------------
+
+    def provide(self, type_: type[T], value: T, plugin: str | None = None) -> None:
+        """Offer a service by type; see checkrein.services."""
+        self.services.provide(type_, value, plugin)
+
+    def service(self, type_: type[T]) -> T:
+        """Return the service of a type.
+
+        Raises:
+            ConfigError: nobody provides it.
+        """
+        return self.services.service(type_)
+
+    def check_thread(self) -> None:
+        """Raise WrongThread outside the loop's thread (C12)."""
+        if threading.get_ident() != self._thread:
+            raise WrongThread("this object belongs to its event loop's thread; use harness.from_thread(fn, *args)")
+
+    def call_in_loop(self, fn: Callable[..., object], *args: Any) -> None:
+        """Run `fn(*args)` in the loop's thread, soon; at once if this is it. It must not raise."""
+        if threading.get_ident() == self._thread:
+            fn(*args)
+        elif self._post is not None:
+            self._post(lambda: fn(*args))
+
+    def from_thread(self, fn: Callable[..., T], *args: Any, timeout_s: float = 60.0) -> T:
+        """From another thread, run `fn(*args)` in the loop's thread and return what it returns (C12).
+
+        Raises:
+            WrongThread: this is the loop's thread already.
+            TimeoutError: the loop did not get to it.
+            RuntimeError: the harness is not open.
+        """
+        from concurrent.futures import Future
+
+        if threading.get_ident() == self._thread:
+            raise WrongThread("this is the loop's thread: call the function itself")
+        done: Future[T] = Future()
+
+        def call() -> None:
+            try:
+                done.set_result(fn(*args))
+            except BaseException as exc:
+                done.set_exception(exc)
+
+        if self._post is None or not self._post(call):
+            raise RuntimeError("the harness is not open: its event loop does not run")
+        return done.result(timeout_s)
+
+
+def new_session_id() -> str:
+    """A session id that sorts by time and is not met twice."""
+    return f"{time.strftime('%Y%m%d-%H%M%S', time.gmtime())}-{secrets.token_hex(3)}"
+
+
+def _load(
+    path: str | os.PathLike[str] | None,
+    overrides: Mapping[str, Any] | None,
+    config: HarnessConfig | None,
+    workspace: Path,
+) -> tuple[HarnessConfig, str, list[Path]]:
+    if config is not None:
+        return config, "", []
+    from .config import load_config
+
+    loaded = load_config(None if path is None else Path(path), overrides=overrides, environ=os.environ, cwd=workspace)
+    return loaded.config, loaded.hash, list(loaded.files)

@@ -1,0 +1,428 @@
+"""The dispatcher: calls the plugins' hooks as their kind says, and contains what they do (H1-H5, H7).
+
+pluggy decides registration, validation, order and blocking; this module calls. One chain per hook is
+compiled when plugins come and go; inside a call the running chain is a snapshot; a hook nobody
+implements is `None` in `chains` and costs an attribute look-up.
+
+    fold       each implementation receives the running value           agent_request, step_result
+    around     a chain of `proceed` (around.py)                          tools_execute
+    vote       Deny > Ask > Allow > None, Stop > Continue > None          tools_guard, turn_continuation
+    first      the first answer wins                                      request_error
+    observe    all are called, each contained                             session_event, agent_status, ...
+    gather     all are called and awaited, then the first failure counts  session_flush
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Generator
+from inspect import isawaitable, iscoroutinefunction
+from time import perf_counter
+from typing import TYPE_CHECKING, Any
+
+import anyio
+
+from .errors import GateClosed, PluginFault
+from .events import PluginFaulted
+from .faults import Faults
+from .hookspecs import SPECS
+from .owner import absorb, ours
+
+if TYPE_CHECKING:
+    from .events import AnyEvent
+    from .plugins import PluginManager
+    from .session import Session
+
+__all__ = ["Hooks", "Impl", "Chain"]
+
+
+class Impl:
+    """One implementation of a hook, callable with all the hook's arguments.
+
+    Attributes:
+        plugin: the plugin's name.
+        call: takes every argument of the specification and passes on those the plugin asked for.
+        is_async: whether the plugin wrote `async def`.
+        calls, time_s, changes, faults: the account (H7).
+    """
+
+    __slots__ = ("plugin", "hook", "call", "is_async", "calls", "time_s", "changes", "faults", "recent", "off")
+
+    def __init__(self, plugin: str, hook: str, function: Callable[..., Any], wanted: tuple[str, ...]) -> None:
+        self.plugin = plugin
+        self.hook = hook
+        self.call = _adapter(hook, function, wanted)
+        self.is_async = iscoroutinefunction(function)
+        self.calls = self.changes = self.faults = 0
+        self.time_s = 0.0
+        self.recent: list[float] = []  # when it last failed, for switching observers off (H5)
+        self.off = False
+
+
+class Chain:
+    """A hook's implementations, the first to run first, and its wrappers, the outermost first."""
+
+    __slots__ = ("impls", "wrappers", "deadline_s")
+
+    def __init__(self, impls: list[Impl], wrappers: list[Impl], deadline_s: float | None) -> None:
+        self.impls = impls
+        self.wrappers = wrappers
+        self.deadline_s = deadline_s
+
+
+ARGUMENTS: dict[str, tuple[str, ...]] = {}
+
+
+def _arguments(hook: str) -> tuple[str, ...]:
+    if hook not in ARGUMENTS:
+        from . import hookspecs
+
+        code = getattr(hookspecs.HookSpecs, hook).__code__
+        ARGUMENTS[hook] = code.co_varnames[1 : code.co_argcount]
+    return ARGUMENTS[hook]
+
+
+def _adapter(hook: str, function: Callable[..., Any], wanted: tuple[str, ...]) -> Callable[..., Any]:
+    """A plugin may take any subset of the arguments, in any order; the full set in order costs nothing."""
+    names = _arguments(hook)
+    if wanted == names:
+        return function
+    places = [names.index(name) for name in wanted]
+    return lambda *args: function(*[args[i] for i in places])
+
+
+class Hooks:
+    """The compiled hooks of one harness.
+
+    Args:
+        plugins: where implementations come from.
+        deadlines: seconds by hook name, instead of those in SPECS.
+
+    Attributes:
+        faults: records what plugins do wrong.
+        one attribute per hook: its Chain, or None when nobody implements it.
+    """
+
+    agent_request: Chain | None
+    stream_chunk: Chain | None
+    request_error: Chain | None
+    step_result: Chain | None
+    tools_execute: Chain | None
+    tools_guard: Chain | None
+    turn_continuation: Chain | None
+    session_event: Chain | None
+    session_flush: Chain | None
+    agent_status: Chain | None
+    plugin_fault: Chain | None
+    agent_created: Chain | None
+    agent_disposed: Chain | None
+
+    def __init__(self, plugins: PluginManager | None = None, deadlines: dict[str, float] | None = None) -> None:
+        self._plugins = plugins
+        self._deadlines = deadlines or {}
+        self._impls: dict[tuple[str, str, bool], Impl] = {}
+        self.faults = Faults(self)
+        self.rebuild()
+
+    def rebuild(self, *_: object) -> None:
+        """Compile every chain anew; calls that run keep theirs (H2)."""
+        for hook, info in SPECS.items():
+            chain = None
+            if self._plugins is not None and info.kind not in ("collect", "lifespan"):
+                impls = [self._impl(hook, each, False) for each in self._plugins.impls(hook)]
+                wrappers = [self._impl(hook, each, True) for each in self._plugins.wrappers(hook)]
+                impls = [impl for impl in impls if not impl.off]
+                if impls or wrappers:
+                    chain = Chain(impls, wrappers, self._deadlines.get(hook, info.deadline_s))
+            setattr(self, hook, chain)
+
+    def _impl(self, hook: str, each: Any, wrapper: bool) -> Impl:
+        key = (each.plugin_name, hook, wrapper)
+        known = self._impls.get(key)
+        if known is None or known.call is None:
+            known = self._impls[key] = Impl(each.plugin_name, hook, each.function, tuple(each.argnames))
+        return known
+
+    def forget(self, plugin: str) -> None:
+        """Drop a plugin's accounts and chains: it was unregistered (H4)."""
+        self._impls = {key: impl for key, impl in self._impls.items() if key[0] != plugin}
+        self.rebuild()
+
+    def attach(self, plugins: PluginManager) -> None:
+        """Compile the hooks of these plugins."""
+        self._plugins = plugins
+        self.rebuild()
+
+    def session_observer(self) -> Callable[[Session, AnyEvent], None]:
+        """What a session calls after each commit: the chain of `session_event`, as it is then."""
+
+        def on_event(session: Session, event: AnyEvent) -> None:
+            chain = self.session_event
+            if chain is not None:
+                author = event.plugin if type(event) is PluginFaulted else None
+                self.observe(chain, session, (session, event), author)
+
+        return on_event
+
+    def observer_fault(self, session: Session, plugin: str | None, exc: BaseException, event: AnyEvent | None) -> None:
+        """What a session calls when an observer outside the plugins, or a deferred append, failed."""
+        self.faults.write(plugin or "observer", "session_event", exc, session, "contained")
+
+    def accounts(self) -> list[Impl]:
+        """Every implementation with its account of calls, time, changes and faults (H7)."""
+        return list(self._impls.values())
+
+    # --- fold -------------------------------------------------------------------------------------
+
+    async def fold(self, chain: Chain, session: Session, args: tuple[Any, ...], value: Any, kind: type) -> Any:
+        """Hand `value` through the chain; None leaves it as it is.
+
+        Returns:
+            The last value, and the plugins that changed it.
+
+        Raises:
+            PluginFault: an implementation raised, passed its deadline, or returned another type.
+        """
+        changed: list[str] = []
+
+        async def core() -> Any:
+            current = value
+            for impl in chain.impls:
+                try:
+                    out = await self.value(impl, chain.deadline_s, (*args, current), session)
+                    if out is not None and not isinstance(out, kind):
+                        raise TypeError(f"expected {kind.__name__} or None, got {type(out).__name__}")
+                except BaseException as exc:
+                    raise self.classified(impl, exc, session) from exc
+                if out is not None and out is not current:
+                    impl.changes += 1
+                    changed.append(impl.plugin)
+                    current = out
+            return current
+
+        result = await core() if not chain.wrappers else await self.wrapped(chain, (*args, value), core, session, kind)
+        return result, changed
+
+    # --- vote -------------------------------------------------------------------------------------
+
+    async def vote(
+        self,
+        chain: Chain,
+        session: Session,
+        args: tuple[Any, ...],
+        ranking: tuple[type, ...],
+        valid: Callable[[Any], None],
+        action: str = "turn_ended",
+    ) -> tuple[Any, str | None]:
+        """Ask everybody; the highest ranking vote wins, and the first of its rank.
+
+        Args:
+            ranking: vote types, the strongest first; the strongest ends the asking.
+            valid: raises for a vote that must not count.
+
+        Returns:
+            The vote and its plugin, or (None, None).
+
+        Raises:
+            PluginFault: a voter raised, passed its deadline, or voted with another type.
+        """
+        author: str | None = None
+
+        async def core() -> Any:
+            nonlocal author
+            best: Any = None
+            rank = len(ranking)
+            for impl in chain.impls:
+                try:
+                    out = await self.value(impl, chain.deadline_s, args, session)
+                    if out is not None:
+                        if type(out) not in ranking:
+                            words = ", ".join(t.__name__ for t in ranking)
+                            raise TypeError(f"expected {words} or None, got {type(out).__name__}")
+                        valid(out)
+                except BaseException as exc:
+                    raise self.classified(impl, exc, session, action) from exc
+                if out is None:
+                    continue
+                impl.changes += 1
+                if ranking.index(type(out)) < rank:
+                    rank, best, author = ranking.index(type(out)), out, impl.plugin
+                    if rank == 0:
+                        break
+            return best
+
+        if not chain.wrappers:
+            return await core(), author
+        result = await self.wrapped(chain, args, core, session, ranking)
+        return result, author or (chain.wrappers[0].plugin if result is not None else None)
+
+    # --- first ------------------------------------------------------------------------------------
+
+    async def first(self, chain: Chain, session: Session, args: tuple[Any, ...], kind: type) -> tuple[Any, str | None]:
+        """Return the first answer that is not None, and its plugin; faults are contained, and count as None."""
+        for impl in chain.impls:
+            try:
+                out = await self.value(impl, chain.deadline_s, args, session)
+                if out is not None and not isinstance(out, kind):
+                    raise TypeError(f"expected {kind.__name__} or None, got {type(out).__name__}")
+            except BaseException as exc:
+                if ours(exc) or isinstance(exc, KeyboardInterrupt):
+                    raise
+                absorb()
+                self.faults.record(impl, exc, session, "contained")
+                continue
+            if out is not None:
+                return out, impl.plugin
+        return None, None
+
+    # --- observe ----------------------------------------------------------------------------------
+
+    def observe(self, chain: Chain, session: Session | None, args: tuple[Any, ...], author: str | None = None) -> None:
+        """Call every observer, each contained; a KeyboardInterrupt is held until all were called (L4).
+
+        Args:
+            author: the plugin whose own fault this is about; it is not told (H2).
+        """
+        held: KeyboardInterrupt | None = None
+        for impl in chain.impls:
+            if impl.plugin == author or impl.off:
+                continue
+            if session is not None:
+                session.author = impl.plugin
+            began = perf_counter()
+            try:
+                impl.call(*args)
+            except KeyboardInterrupt as exc:
+                held = exc
+            except BaseException as exc:
+                self.faults.record(impl, exc, session, "contained")
+            impl.calls += 1
+            impl.time_s += perf_counter() - began
+        if session is not None:
+            session.author = None
+        for wrapper in chain.wrappers:
+            self._wrap_observer(wrapper, session, args)
+        if held is not None:
+            raise held
+
+    def _wrap_observer(self, impl: Impl, session: Session | None, args: tuple[Any, ...]) -> None:
+        """A wrapper around an observer sees the call from both sides; there is no value to change."""
+        try:
+            generator: Generator[None, Any, Any] = impl.call(*args)
+            next(generator)
+            try:
+                generator.send(None)
+            except StopIteration:
+                return
+            raise RuntimeError("a wrapper yields once")
+        except KeyboardInterrupt:
+            raise
+        except BaseException as exc:
+            self.faults.record(impl, exc, session, "contained")
+
+    async def observe_async(self, chain: Chain, session: Session | None, args: tuple[Any, ...]) -> None:
+        """Call and await every observer, each contained."""
+        for impl in chain.impls:
+            if impl.off:
+                continue
+            try:
+                await self.value(impl, chain.deadline_s, args, session)
+            except BaseException as exc:
+                if ours(exc) or isinstance(exc, KeyboardInterrupt):
+                    raise
+                absorb()
+                self.faults.record(impl, exc, session, "contained")
+
+    # --- gather -----------------------------------------------------------------------------------
+
+    async def gather(self, chain: Chain, session: Session, gate: str, contained: bool) -> None:
+        """Flush: call everybody, await what is to be awaited, then let the first failure count.
+
+        Raises:
+            GateClosed: somebody failed; not at turn end, where failures are contained (T9).
+        """
+        failed: tuple[Impl, BaseException] | None = None
+        for impl in chain.impls:
+            try:
+                await self.value(impl, chain.deadline_s, (session, gate), session)
+            except BaseException as exc:
+                if ours(exc) or isinstance(exc, KeyboardInterrupt):
+                    raise
+                absorb()
+                self.faults.record(impl, exc, session, "contained" if contained else "refused")
+                failed = failed or (impl, exc)
+        if failed is not None and not contained:
+            raise GateClosed(gate, f"plugin {failed[0].plugin!r}: {failed[1]!r}") from failed[1]
+
+    # --- shared -----------------------------------------------------------------------------------
+
+    async def value(self, impl: Impl, deadline_s: float | None, args: tuple[Any, ...], session: Session | None) -> Any:
+        """Call one implementation and await what it returns, within its deadline."""
+        impl.calls += 1
+        if session is not None:
+            session.author = impl.plugin
+        began = perf_counter()
+        try:
+            out = impl.call(*args)
+            if impl.is_async or (out is not None and isawaitable(out)):
+                if deadline_s is None:
+                    return await out
+                with anyio.CancelScope(deadline=anyio.current_time() + deadline_s) as scope:
+                    return await out
+                if scope.cancelled_caught:
+                    raise TimeoutError(f"no answer within {deadline_s:g} s")
+            return out
+        finally:
+            impl.time_s += perf_counter() - began
+            if session is not None:
+                session.author = None
+
+    def classified(self, impl: Impl, exc: BaseException, session: Session, action: str = "turn_ended") -> BaseException:
+        """Classify what an implementation raised: ours and KeyboardInterrupt pass, all else is its fault."""
+        if ours(exc) or isinstance(exc, (KeyboardInterrupt, PluginFault)):
+            return exc
+        absorb()
+        return self.faults.record(impl, exc, session, action)
+
+    async def wrapped(
+        self,
+        chain: Chain,
+        args: tuple[Any, ...],
+        core: Callable[[], Awaitable[Any]],
+        session: Session,
+        kind: type | tuple[type, ...],
+    ) -> Any:
+        """Run `core` inside the wrapper generators, the outermost first; they get the awaited value (H2)."""
+        open_: list[tuple[Impl, Generator[None, Any, Any]]] = []
+        result: Any = None
+        error: BaseException | None = None
+        try:
+            for impl in chain.wrappers:
+                generator = impl.call(*args)
+                try:
+                    next(generator)
+                except BaseException as exc:
+                    raise self.classified(impl, exc, session) from exc
+                open_.append((impl, generator))
+            result = await core()
+        except BaseException as exc:
+            error = exc
+        for impl, generator in reversed(open_):
+            try:
+                if error is None:
+                    generator.send(result)
+                else:
+                    generator.throw(error)
+                generator.close()
+                raise RuntimeError("a wrapper yields once")
+            except StopIteration as stop:
+                if stop.value is not None and not isinstance(stop.value, kind):
+                    wrong = TypeError(f"a wrapper returned {type(stop.value).__name__}")
+                    error = self.classified(impl, wrong, session)
+                elif error is None or not ours(error):
+                    result, error = stop.value, None
+            except BaseException as exc:
+                if exc is not error:
+                    error = self.classified(impl, exc, session)
+        if error is not None:
+            raise error
+        return result

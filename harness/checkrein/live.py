@@ -1,0 +1,298 @@
+"""What is live: the deltas of a running turn, and the stream a consumer iterates over.
+
+Deltas are never logged. A stream buffers deltas only; logged events are read back from the log, each
+delta remembers how many events had been committed before it. The buffer is bounded: when it is full,
+deltas of one block are joined, so the text is always whole and the loop never waits.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import AsyncIterator, Callable
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import anyio
+from msgspec import Struct
+
+from .chunks import Chunk, TextChunk, ThinkingChunk
+from .events import AnyEvent, ToolCalled, ToolResulted
+from .events import TurnEnd as TurnEnded
+
+if TYPE_CHECKING:
+    from .agents import AgentLike, Receipt
+    from .results import TurnResult
+
+__all__ = [
+    "TextDelta",
+    "ThinkingDelta",
+    "ToolCall",
+    "ToolProgress",
+    "ToolResult",
+    "StepReset",
+    "TurnEnd",
+    "Live",
+    "Buffer",
+    "TurnStream",
+]
+
+BUFFER_DELTAS = 4_096
+
+
+class TextDelta(Struct, frozen=True, gc=False):
+    """A piece of the answer's text."""
+
+    turn: int
+    step: int
+    index: int
+    text: str
+
+
+class ThinkingDelta(Struct, frozen=True, gc=False):
+    """A piece of thinking."""
+
+    turn: int
+    step: int
+    index: int
+    text: str
+
+
+class ToolCall(Struct, frozen=True):
+    """A call was asked for; `arguments` is the model's raw text."""
+
+    event: ToolCalled
+    arguments: str = ""
+
+    @property
+    def name(self) -> str:
+        """The tool's name."""
+        return self.event.name
+
+    @property
+    def call_id(self) -> str:
+        """The call's id."""
+        return self.event.call_id
+
+
+class ToolProgress(Struct, frozen=True, gc=False):
+    """A line a running tool wants shown."""
+
+    call_id: str
+    text: str
+
+
+class ToolResult(Struct, frozen=True):
+    """A call has its result."""
+
+    event: ToolResulted
+
+    @property
+    def call_id(self) -> str:
+        """The call's id."""
+        return self.event.call_id
+
+    @property
+    def is_error(self) -> bool:
+        """Whether it failed."""
+        return self.event.is_error
+
+
+class StepReset(Struct, frozen=True, gc=False):
+    """The request is sent again: forget the deltas of this step (M9)."""
+
+    turn: int
+    step: int
+    attempt: int
+
+
+class TurnEnd(Struct, frozen=True):
+    """The turn ended."""
+
+    event: TurnEnded
+
+    @property
+    def reason(self) -> Any:
+        """How it ended."""
+        return self.event.reason
+
+
+Delta: TypeAlias = TextDelta | ThinkingDelta | ToolProgress | StepReset
+Live: TypeAlias = Delta | ToolCall | ToolResult | TurnEnd | AnyEvent
+
+_JOINED = (TextDelta, ThinkingDelta)
+
+
+class Buffer:
+    """The deltas one consumer has not read yet, each with the number of events committed before it."""
+
+    __slots__ = ("items", "limit", "_wake")
+
+    def __init__(self, limit: int = BUFFER_DELTAS) -> None:
+        self.items: deque[tuple[int, Delta]] = deque()
+        self.limit = limit
+        self._wake: anyio.Event | None = None
+
+    def push(self, events: int, delta: Delta) -> None:
+        """Add a delta; never waits."""
+        if len(self.items) >= self.limit:
+            self._join()
+        self.items.append((events, delta))
+        if self._wake is not None:
+            self.wake()
+
+    def chunk(self, events: int, turn: int, step: int, chunk: Chunk) -> None:
+        """Add a provider's chunk, if a consumer has a use for it."""
+        kind = type(chunk)
+        if kind is TextChunk:
+            self.push(events, TextDelta(turn, step, chunk.index, chunk.text))  # type: ignore[union-attr, arg-type]
+        elif kind is ThinkingChunk:
+            self.push(events, ThinkingDelta(turn, step, chunk.index, chunk.text))  # type: ignore[union-attr, arg-type]
+
+    def _join(self) -> None:
+        """Join the deltas of one block; a delta may then stand before events that came in between."""
+        joined: deque[tuple[int, Delta]] = deque()
+        parts: list[str] = []
+        for events, delta in self.items:
+            last = joined[-1][1] if joined else None
+            if (
+                isinstance(delta, _JOINED)
+                and isinstance(last, _JOINED)
+                and type(last) is type(delta)
+                and (last.turn, last.step, last.index) == (delta.turn, delta.step, delta.index)
+            ):
+                parts.append(delta.text)
+                continue
+            self._flush(joined, parts)
+            joined.append((events, delta))
+        self._flush(joined, parts)
+        self.items = joined
+        # Many short blocks cannot be joined: the bound grows with the log, which is in memory anyway.
+        self.limit = max(self.limit, 2 * len(joined))
+
+    @staticmethod
+    def _flush(joined: deque[tuple[int, Delta]], parts: list[str]) -> None:
+        if parts:
+            events, last = joined.pop()
+            assert isinstance(last, _JOINED)
+            text = last.text + "".join(parts)
+            joined.append((events, type(last)(last.turn, last.step, last.index, text)))
+            parts.clear()
+
+    def wake(self) -> None:
+        """Wake the consumer, if it waits."""
+        wake, self._wake = self._wake, None
+        if wake is not None:
+            wake.set()
+
+    async def wait(self) -> None:
+        """Wait for something to read."""
+        self._wake = anyio.Event()
+        await self._wake.wait()
+
+
+class TurnStream:
+    """One run of an agent, live: an async context manager and a single-consumer iterator of Live.
+
+    Leaving the block early cancels the turn, unless `detach()` was called. No scope or group stays open
+    across a yield.
+    """
+
+    def __init__(
+        self,
+        agent: AgentLike,
+        accept: Callable[[], Receipt],
+        attach: Callable[[Buffer], Callable[[], None]],
+        buffer: int,
+    ) -> None:
+        self._agent = agent
+        self._accept = accept
+        self._attach = attach
+        self._buffer = Buffer(buffer)
+        self._stop: Callable[[], None] | None = None
+        self._next = 0
+        self._started = 0
+        self._ended: TurnEnded | None = None
+        self._detached = False
+        self.receipt: Receipt | None = None
+
+    async def __aenter__(self) -> TurnStream:
+        session = self._agent.session
+        self._next = len(session.events)
+        self._stop = self._attach(self._buffer)
+        self.receipt = self._accept()
+        return self
+
+    def __aiter__(self) -> AsyncIterator[Live]:
+        return self
+
+    async def __anext__(self) -> Live:
+        buffer, events = self._buffer, self._agent.session.events
+        while True:
+            if buffer.items:
+                mark, delta = buffer.items[0]
+                if self._next >= mark:
+                    buffer.items.popleft()
+                    if self._started:
+                        return delta
+                    continue
+            if self._ended is not None:
+                raise StopAsyncIteration
+            if self._next < len(events):
+                event = events[self._next]
+                self._next += 1
+                if (item := self._seen(event)) is not None:
+                    return item
+                continue
+            await buffer.wait()
+
+    def _seen(self, event: AnyEvent) -> Live | None:
+        """Return what a consumer gets for an event of its turn; None for what came before the turn."""
+        assert self.receipt is not None
+        if not self._started:
+            if event.type == "user/message" and getattr(event, "id", None) == self.receipt.id:
+                self._started = event.turn  # type: ignore[union-attr]
+                return event
+            if event.type == "inbox/discarded" and getattr(event, "id", None) == self.receipt.id:
+                raise StopAsyncIteration
+            return None
+        if type(event) is ToolCalled:
+            return ToolCall(event, self._arguments(event))
+        if type(event) is ToolResulted:
+            return ToolResult(event)
+        if type(event) is TurnEnded and event.turn == self._started:
+            self._ended = event
+            return TurnEnd(event)
+        return event
+
+    def _arguments(self, called: ToolCalled) -> str:
+        from .events import AssistantAnswer
+        from .messages import CallBlock
+
+        for event in reversed(self._agent.session.events):
+            if type(event) is AssistantAnswer:
+                for block in event.content:
+                    if type(block) is CallBlock and block.call_id == called.call_id:
+                        return block.arguments
+                break
+        return ""
+
+    def detach(self) -> None:
+        """Let the turn go on when the block is left."""
+        self._detached = True
+
+    async def result(self) -> TurnResult:
+        """Wait for the turn's end and return its result."""
+        assert self.receipt is not None, "enter the stream first: async with agent.stream(...) as turn"
+        return await self.receipt.result()
+
+    async def __aexit__(self, *exc: object) -> None:
+        if self._stop is not None:
+            self._stop()
+        if self._detached or self.receipt is None:
+            return
+        status = self.receipt.status
+        if status.state == "pending":
+            self._agent.withdraw(self.receipt.id, "the stream was left")
+        elif status.state == "in turn" and self._ended is None:
+            self._agent.cancel("user" if exc[0] is None else "task")
+            with anyio.CancelScope(shield=True), anyio.move_on_after(5):
+                await self.receipt.result()

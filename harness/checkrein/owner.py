@@ -1,0 +1,110 @@
+"""The owner task of a harness (C11): the one place where a task is started outside a group.
+
+Drivers run in its task group, so a harness may be opened in one task and closed in another, and
+nothing that happens to a waiter reaches a driver.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Awaitable, Callable
+from typing import Any, Protocol
+
+import anyio
+from anyio.abc import TaskGroup
+
+__all__ = ["Owner", "TaskStarter", "backend", "ours", "absorb"]
+
+
+def backend() -> str:
+    """The running event loop's family: `asyncio` (uvloop too) or `trio`."""
+    sniffio = sys.modules.get("sniffio")  # trio always brings it
+    if sniffio is not None:
+        try:
+            return str(sniffio.current_async_library())
+        except sniffio.AsyncLibraryNotFoundError:
+            pass
+    return "asyncio"
+
+
+class TaskStarter(Protocol):
+    """What `lifespan` gets to run supervised tasks."""
+
+    def start(self, fn: Callable[..., Awaitable[Any]], *args: Any) -> None:
+        """Run `fn(*args)` until it ends or the harness closes; its failure is a fault of the plugin."""
+        ...
+
+
+class Owner:
+    """Holds the task group that drivers and supervised tasks live in."""
+
+    def __init__(self) -> None:
+        self._group: TaskGroup | None = None
+        self._ready = anyio.Event()
+        self._done = anyio.Event()
+        self._task: Any = None
+        self.backend = ""
+
+    async def start(self) -> None:
+        """Start the owner task and wait until it can take work."""
+        self.backend = backend()
+        if self.backend == "trio":
+            import trio
+
+            trio.lowlevel.spawn_system_task(self._own)
+        else:
+            import asyncio
+
+            # Kept in an attribute, since the loop holds tasks only weakly.
+            self._task = asyncio.get_running_loop().create_task(self._own(), name="checkrein owner")
+        await self._ready.wait()
+
+    async def _own(self) -> None:
+        try:
+            async with anyio.create_task_group() as group:
+                self._group = group
+                self._ready.set()
+                await anyio.sleep_forever()
+        except BaseException:  # nothing may leave a system task; drivers hand over what matters themselves
+            if self.backend != "trio":
+                return
+        finally:
+            self._group = None
+            self._done.set()
+
+    @property
+    def alive(self) -> bool:
+        """Whether work can be spawned."""
+        return self._group is not None
+
+    def spawn(self, fn: Callable[..., Awaitable[Any]], *args: Any) -> None:
+        """Run `fn(*args)` in the owner's group; `fn` must contain everything but our cancellation."""
+        if self._group is None:
+            raise RuntimeError("the harness is closed: expected `async with Harness(...)` around this call")
+        self._group.start_soon(fn, *args)
+
+    async def close(self) -> None:
+        """Cancel what is left and wait until it is gone."""
+        if self._group is not None:
+            self._group.cancel_scope.cancel()
+        if self._ready.is_set():
+            await self._done.wait()
+
+
+def ours(exc: BaseException) -> bool:
+    """Whether an exception is a cancellation that a scope of ours asked for (C7).
+
+    Nobody outside reaches a task of the owner, so the scope says it all; `task.cancelling()` does not.
+    """
+    return isinstance(exc, anyio.get_cancelled_exc_class()) and anyio.current_effective_deadline() == -float("inf")
+
+
+def absorb() -> None:
+    """Take back native cancel requests that a plugin or tool made on its own task, after containment."""
+    if backend() != "asyncio" or anyio.current_effective_deadline() == -float("inf"):
+        return
+    import asyncio
+
+    task = asyncio.current_task()
+    while task is not None and task.cancelling():
+        task.uncancel()

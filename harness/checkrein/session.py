@@ -1,0 +1,342 @@
+"""The session: an append-only log and its projections. append = encode -> check -> commit -> notify (L3).
+
+The main path is `append`. Closing what is open is closing.py; reading a stored log is recovery.py;
+nothing here does I/O.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Sequence
+from time import time_ns
+from typing import TYPE_CHECKING, Any, TypeVar, overload
+
+from .codec import encode, plain, seal
+from .errors import RefusedAtAppend
+from .events import AnyEvent, Event, FreeEvent, PluginFaulted
+from .rules import apply, check
+from .state import State
+from .text import clean_json
+
+if TYPE_CHECKING:
+    from .eventtypes import Balance, EventType
+    from .store import Writer
+
+__all__ = ["Session", "Deferred", "WATCHERS", "Observer"]
+
+E = TypeVar("E", bound=Event)
+Observer = Callable[[AnyEvent], None]
+
+# Each new or loaded session calls every watcher; what it returns observes the session (the pytest oracle).
+WATCHERS: list[Callable[[Session], Observer | None]] = []
+
+MAX_GENERATIONS = 8
+MAX_REFOLDS = 16
+
+
+class Deferred:
+    """An append made inside an observer: committed right after the current notification (L4).
+
+    Attributes:
+        event: the event, once committed; None before, and for good if it was refused.
+    """
+
+    __slots__ = ("make", "generation", "plugin", "is_fault", "event")
+
+    def __init__(self, make: Callable[[], AnyEvent], generation: int, plugin: str | None, is_fault: bool) -> None:
+        self.make = make
+        self.generation = generation
+        self.plugin = plugin
+        self.is_fault = is_fault
+        self.event: AnyEvent | None = None
+
+
+class Session:
+    """One agent's log.
+
+    Args:
+        session_id: its name, unique in its store.
+        types: event types that plugins registered, by name.
+
+    Attributes:
+        state: the projections; read-only.
+        events: the events, in order.
+        lines: each event as the bytes that were sealed at append, without newline.
+        writer: the store's writer, None for a session in memory.
+        on_event: called with (session, event) after each commit, before the other observers; it is the
+            dispatcher's session_event chain and contains its own faults.
+        on_fault: called with (plugin, error, event) when an observer or a deferred append failed.
+    """
+
+    __slots__ = (
+        "id",
+        "state",
+        "events",
+        "lines",
+        "types",
+        "closes",
+        "writer",
+        "on_event",
+        "on_fault",
+        "put_blob",
+        "_observers",
+        "_notifying",
+        "_generation",
+        "_deferred",
+        "_inputs",
+        "author",
+        "resumed",
+        "__weakref__",
+    )
+
+    def __init__(self, session_id: str, types: dict[str, EventType] | None = None) -> None:
+        self.id = session_id
+        self.types: dict[str, EventType] = types if types is not None else {}
+        self.closes: dict[str, Balance] = {
+            kind.balance.closes: kind.balance for kind in self.types.values() if kind.balance is not None
+        }
+        self.state = State(self.types, self.closes)
+        self.events: list[AnyEvent] = []
+        self.lines: list[bytes] = []
+        self.writer: Writer | None = None
+        self.on_event: Callable[[Session, AnyEvent], None] | None = None
+        self.on_fault: Callable[[Session, str | None, BaseException, AnyEvent | None], None] | None = None
+        self.put_blob: Callable[[bytes], str] | None = None
+        self._observers: tuple[Observer, ...] = ()
+        self._notifying = False
+        self._generation = 0
+        self._deferred: deque[Deferred] = deque()
+        self._inputs = 0
+        self.resumed: dict[str, Any] | None = None  # what session/resumed will say, once there is something to say
+        self.author: str | None = None  # the plugin whose code runs right now, set by the dispatcher
+        if WATCHERS:
+            for watch in WATCHERS:
+                if (observer := watch(self)) is not None:
+                    self.observe(observer)
+
+    @classmethod
+    def load(
+        cls,
+        session_id: str,
+        events: Sequence[AnyEvent],
+        lines: Sequence[bytes],
+        types: dict[str, EventType] | None = None,
+    ) -> Session:
+        """Return a session over stored events, folded without checks: any log loads (L8, R1)."""
+        session = cls(session_id, types)
+        session.events = list(events)
+        session.lines = list(lines)
+        state = session.state
+        for event in session.events:
+            apply(state, event)
+        return session
+
+    # --- writing ----------------------------------------------------------------------------------
+
+    def append(self, kind: type[E], /, **fields: Any) -> E:
+        """Append an event; `seq` and `time` are filled in.
+
+        Args:
+            kind: the event's class.
+            fields: its members.
+
+        Returns:
+            The committed event. Inside an observer: a Deferred, whose `event` comes right after.
+
+        Raises:
+            RefusedAtAppend: it cannot be encoded, or breaks a structural rule; the log is unchanged.
+        """
+        if self._notifying:
+            return self._defer(  # type: ignore[return-value]
+                lambda: kind(self.state.next_seq, time_ns() // 1_000_000, **fields), kind is PluginFaulted
+            )
+        event = kind(self.state.next_seq, time_ns() // 1_000_000, **fields)
+        self._commit(event)  # type: ignore[arg-type]
+        return event
+
+    def append_free(self, type: str, fields: dict[str, Any], *, plugin: str | None = None) -> FreeEvent | Deferred:  # noqa: A002
+        """Append a plugin's own event (L6).
+
+        Args:
+            type: a registered type, `<plugin>/<word>`, or any word that is not one of ours.
+            fields: plain JSON; text is cleaned, anything JSON cannot carry is refused with its path (L2).
+            plugin: who appends it.
+
+        Raises:
+            NotPlainJSON: with the path.
+            RefusedAtAppend: as append.
+        """
+        if any(name in fields for name in ("type", "seq", "time", "crc")):
+            raise RefusedAtAppend("expected members of the plugin's own, got one of type, seq, time, crc")
+        cleaned, count = clean_json(fields)
+        members = plain(cleaned)
+        if plugin is not None:
+            members["plugin"] = plugin
+        if count:
+            members["cleaned"] = count
+
+        def make() -> FreeEvent:
+            return FreeEvent(type, self.state.next_seq, time_ns() // 1_000_000, members)
+
+        if self._notifying:
+            return self._defer(make)
+        event = make()
+        self._commit(event)
+        return event
+
+    def next_input(self) -> str:
+        """Reserve the next input id; also inside an observer, where the acceptance is committed later (I3)."""
+        self._inputs = max(self.state.inputs, self._inputs) + 1
+        return f"i{self._inputs}"
+
+    def _commit(self, event: AnyEvent) -> None:
+        body = encode(event)
+        check(self.state, event)
+        line = seal(body)
+        try:
+            self.lines.append(line)
+            self.events.append(event)  # the commit: from here on the event exists
+            apply(self.state, event)
+        except BaseException:
+            self._refold()
+            raise
+        if self.on_event is not None or self._observers:
+            self._notify(event)
+
+    def _refold(self) -> None:
+        """Fold the state again from the log, in place, however often something strikes meanwhile (L3)."""
+        for attempt in range(MAX_REFOLDS):
+            try:
+                del self.lines[len(self.events) :]
+                self.state.__init__(self.types, self.closes)  # type: ignore[misc]
+                for event in self.events:
+                    apply(self.state, event)
+                return
+            except BaseException:
+                if attempt == MAX_REFOLDS - 1:
+                    raise
+
+    # --- observing --------------------------------------------------------------------------------
+
+    @property
+    def notifying(self) -> bool:
+        """Whether an observer is being called right now."""
+        return self._notifying
+
+    def observe(self, observer: Observer) -> Callable[[], None]:
+        """Call `observer(event)` after each commit; returns the function that ends it."""
+        self._observers = (*self._observers, observer)
+
+        def stop() -> None:
+            self._observers = tuple(o for o in self._observers if o is not observer)
+
+        return stop
+
+    def _notify(self, event: AnyEvent) -> None:
+        """Tell everybody, then commit what they appended, in order, at most 8 generations deep (L4)."""
+        held: BaseException | None = None
+        self._generation = 0
+        while True:
+            self._notifying = True
+            try:
+                held = self._tell(event) or held
+            finally:
+                self._notifying = False
+            again = self._next_deferred()
+            if again is None:
+                break
+            event = again
+        self._generation = 0
+        if held is not None:
+            raise held
+
+    def _tell(self, event: AnyEvent) -> BaseException | None:
+        held: BaseException | None = None
+        if self.on_event is not None:
+            try:
+                self.on_event(self, event)
+            except BaseException as exc:  # the chain contains its own faults: this is a held KeyboardInterrupt
+                held = exc
+        for observer in self._observers:
+            try:
+                observer(event)
+            except KeyboardInterrupt as exc:
+                held = exc
+            except BaseException as exc:
+                self._fault(None, exc, event)
+                self._notifying = True
+        return held
+
+    def _defer(self, make: Callable[[], AnyEvent], is_fault: bool = False) -> Deferred:
+        deferred = Deferred(make, self._generation + 1, self.author, is_fault)
+        self._deferred.append(deferred)
+        return deferred
+
+    def _next_deferred(self) -> AnyEvent | None:
+        """Commit the next deferred append that is legal, and return it; None when there is none left."""
+        while self._deferred:
+            deferred = self._deferred.popleft()
+            self._generation = deferred.generation
+            try:
+                if deferred.generation > MAX_GENERATIONS and not deferred.is_fault:
+                    raise RefusedAtAppend(f"observers answered events with events {MAX_GENERATIONS} times in a row")
+                event = deferred.make()
+                body = encode(event)
+                check(self.state, event)
+            except RefusedAtAppend as exc:
+                # Answers to the fault that ended the chain are dropped in silence: it has been told once.
+                if deferred.generation <= MAX_GENERATIONS + 1:
+                    self._fault(deferred.plugin, exc, None)
+                continue
+            try:
+                self.lines.append(seal(body))
+                self.events.append(event)
+                apply(self.state, event)
+            except BaseException:
+                self._refold()
+                raise
+            deferred.event = event
+            return event
+        return None
+
+    def _fault(self, plugin: str | None, exc: BaseException, event: AnyEvent | None) -> None:
+        """Report a fault; what is appended for it waits its turn."""
+        if self.on_fault is None:
+            return
+        self._notifying = True
+        try:
+            self.on_fault(self, plugin, exc, event)
+        finally:
+            self._notifying = False
+
+    # --- reading ----------------------------------------------------------------------------------
+
+    def __len__(self) -> int:
+        return len(self.events)
+
+    def line(self, seq: int) -> bytes:
+        """The sealed bytes of the event at list position `seq`."""
+        return self.lines[seq]
+
+    def turn_events(self, turn: int) -> list[AnyEvent]:
+        """The events of a turn, from its start to its end (or so far)."""
+        from bisect import bisect_left
+
+        start, end = self.state.starts.get(turn), self.state.ends.get(turn)
+        if start is None:
+            return []
+        first = bisect_left(self.events, start, key=lambda event: event.seq)
+        last = len(self.events) if end is None else bisect_left(self.events, end.seq, key=lambda event: event.seq) + 1
+        return self.events[first:last]
+
+    @overload
+    def since(self, seq: int) -> list[AnyEvent]: ...
+    @overload
+    def since(self, seq: int, kind: type[E]) -> list[E]: ...
+    def since(self, seq: int, kind: type[E] | None = None) -> list[Any]:
+        """The events whose seq is at least `seq`, of one kind if given."""
+        from bisect import bisect_left
+
+        start = bisect_left(self.events, seq, key=lambda event: event.seq)
+        found = self.events[start:]
+        return found if kind is None else [event for event in found if type(event) is kind]

@@ -1,0 +1,199 @@
+"""The projections of a log: what is open, pending, owed and used, as data. rules.py keeps them up to date."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from . import events as ev
+from .derive import History
+from .errors import InvariantViolation
+from .eventtypes import Balance, EventType
+from .messages import Content, Usage
+
+__all__ = [
+    "State",
+    "CallState",
+    "Pending",
+    "refuse",
+    "need_turn",
+    "need_step",
+    "enter_turn",
+    "enter_step",
+    "open_step",
+    "leave_step",
+    "abandon",
+]
+
+
+class CallState:
+    """One call of the open step."""
+
+    __slots__ = (
+        "call_id",
+        "name",
+        "parent",
+        "called",
+        "begun",
+        "attempts",
+        "effectful",
+        "end",
+        "resulted",
+        "provider_id",
+    )
+
+    def __init__(self, call_id: str, name: str, parent: str | None = None) -> None:
+        self.call_id = call_id
+        self.name = name
+        self.parent = parent
+        self.called = False
+        self.begun = False
+        self.attempts = 0
+        self.effectful = False
+        self.end: ev.ToolEnded | None = None
+        self.resulted = False
+        self.provider_id: str | None = None
+
+    @property
+    def code(self) -> str:
+        """What can honestly be said of it when it has no result."""
+        return "OUTCOME_UNKNOWN" if self.begun else "NOT_STARTED"
+
+
+class Pending:
+    """An accepted input that nothing has taken yet."""
+
+    __slots__ = ("id", "kind", "content", "source", "own_turn", "options", "seq")
+
+    def __init__(self, event: ev.InboxAccepted) -> None:
+        self.id = event.id
+        self.kind = event.kind
+        self.content: Content = event.content
+        self.source = event.source
+        self.own_turn = event.own_turn
+        self.options = event.options or {}
+        self.seq = event.seq
+
+
+class State:
+    """The projections of one log. `State.__init__` is also the reset that a refold begins with.
+
+    Attributes (all read-only to everybody but `apply`):
+        next_seq, session, agent, format, created: who and where.
+        turn, turn_open, step, step_open, answered: the brackets; `turn` and `step` are the last numbers.
+        attempt, request_open: the attempt of the open step's request.
+        calls, due: the open step's calls by id in model order, and the ids still owing a result.
+        pending, claimed, discarded, keys, inputs: the inbox (I3).
+        starts, ends: the seq of each turn's start, and its end event.
+        header, parts: the request header in force, and the prompt parts written so far.
+        history: the derived history.
+        usage, usage_latest, usage_turn: folds of the log (M10).
+    """
+
+    def __init__(self, types: dict[str, EventType] | None = None, closes: dict[str, Balance] | None = None) -> None:
+        self.types: dict[str, EventType] = types if types is not None else {}
+        self.closes: dict[str, Balance] = closes if closes is not None else {}
+        self.next_seq = 0
+        self.session = ""
+        self.agent = ""
+        self.format = ev.FORMAT
+        self.created: ev.SessionCreated | None = None
+        self.turn = 0
+        self.turn_open = False
+        self.starts: dict[int, int] = {}
+        self.step = 0
+        self.step_open = False
+        self.answered = False
+        self.attempt = 0
+        self.request_open = False
+        self.request_ok = False
+        self.thinking: dict[int, tuple[str, str | None]] = {}
+        self.calls: dict[str, CallState] = {}
+        self.due: list[str] = []
+        self.turn_calls = 0
+        self.final_text = ""
+        self.approvals: dict[str, ev.ApprovalAsked] = {}
+        self.approvals_asked = 0
+        self.open_pairs: dict[tuple[str, str], ev.FreeEvent] = {}
+        self.compactions: dict[str, ev.CompactionStart] = {}
+        self.orphans: dict[str, tuple[int, int, str]] = {}  # unanswered calls of closed steps: turn, step, code
+        self.pending: dict[str, Pending] = {}
+        self.claimed: dict[str, int] = {}
+        self.discarded: dict[str, str] = {}
+        self.keys: dict[str, str] = {}
+        self.inputs = 0
+        self.ends: dict[int, ev.TurnEnd] = {}
+        self.header: ev.RequestHeader | None = None
+        self.parts: dict[str, Any] = {}
+        self.last_request: ev.RequestStart | None = None
+        self.history = History()
+        self.usage = Usage()
+        self.usage_latest: Usage | None = None
+        self.usage_turn = Usage()
+
+    @property
+    def open_calls(self) -> list[CallState]:
+        """Calls of the open step without a result: nested ones first, then in model order."""
+        left = [call for call in self.calls.values() if not call.resulted]
+        return [c for c in left if c.parent is not None] + [c for c in left if c.parent is None]
+
+
+def refuse(rule: str, event: Any, why: str) -> InvariantViolation:
+    """The error of an event that rule forbids here."""
+    return InvariantViolation(rule, f"{event.type} (seq {event.seq}) is illegal here: {why}")
+
+
+def leave_step(state: State) -> None:
+    """Close the step; calls it left unanswered (a foreign or damaged log) are remembered as orphans."""
+    for call in state.calls.values():
+        if not call.resulted:
+            state.orphans[call.call_id] = (state.turn, state.step, call.code)
+    state.step_open = state.request_open = False
+    state.calls = {}
+    state.due = []
+
+
+def enter_turn(state: State, turn: int) -> None:
+    """Take a turn as open whose start is lost; a number that ran on is kept."""
+    if not state.turn_open or turn > state.turn:
+        abandon(state)
+        state.turn, state.turn_open = max(state.turn, turn), True
+        state.step = state.turn_calls = 0
+        state.final_text = ""
+
+
+def enter_step(state: State, turn: int, step: int) -> None:
+    """Take a step as open whose start is lost, so that what happens in it is closed and answered with it."""
+    enter_turn(state, turn)
+    if not state.step_open or step > state.step:
+        open_step(state, max(step, 1))
+
+
+def open_step(state: State, step: int) -> None:
+    """Begin a step, closing the one that is open."""
+    if state.step_open:
+        leave_step(state)
+    state.step, state.step_open = step, True
+    state.answered = state.request_open = state.request_ok = False
+    state.attempt = 0
+    state.thinking = {}
+    state.calls = {}
+    state.due = []
+
+
+def abandon(state: State) -> None:
+    """Close whatever is open: what would have closed it is lost."""
+    if state.step_open:
+        leave_step(state)
+    state.turn_open = False
+
+
+def need_turn(state: State, event: Any) -> None:
+    """Refuse an event whose turn is not the open one."""
+    if not state.turn_open or event.turn != state.turn:
+        raise refuse("O2", event, f"turn {event.turn} is not open")
+
+
+def need_step(state: State, event: Any) -> None:
+    """Refuse an event whose step is not the open one."""
+    if not state.step_open or event.step != state.step or event.turn != state.turn or not state.turn_open:
+        raise refuse("O5", event, f"step {event.turn}.{event.step} is not open")

@@ -1,0 +1,120 @@
+"""Plugins' lifespans and supervised tasks: entered in plugin order, left in reverse with a deadline (H1)."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from contextlib import AbstractAsyncContextManager
+from typing import TYPE_CHECKING, Any
+
+import anyio
+
+from .errors import CheckreinError, PluginError
+from .hookspecs import SPECS
+from .owner import ours
+
+if TYPE_CHECKING:
+    from .harness import Harness
+
+__all__ = ["Lifespans"]
+
+
+class Lifespans:
+    """What is open between a harness's start and its end. Each lifespan lives in a task of its own,
+
+    so that scopes and groups a plugin opens are left in the task that entered them, whoever closes the harness.
+    """
+
+    def __init__(self, harness: Harness) -> None:
+        self._harness = harness
+        self._open: list[_Lifespan] = []
+
+    async def enter(self) -> None:
+        """Enter every plugin's lifespan in order.
+
+        Raises:
+            PluginError: one failed to start, or passed its deadline.
+        """
+        for impl in self._harness.plugins.impls("lifespan"):
+            available = {"harness": self._harness, "tasks": Tasks(self._harness, impl.plugin_name)}
+            span = _Lifespan(impl.plugin_name)
+            try:
+                manager = impl.function(*[available[name] for name in impl.argnames])
+            except Exception as exc:
+                raise PluginError(f"lifespan failed: {type(exc).__name__}: {exc}", plugin=impl.plugin_name) from exc
+            if manager is None:
+                continue
+            self._harness.owner.spawn(span.run, manager)
+            self._open.append(span)
+            with anyio.move_on_after(self._deadline()):
+                await span.entered.wait()
+            if span.error is not None:
+                if isinstance(span.error, CheckreinError):
+                    raise span.error
+                message = f"lifespan failed to start: {type(span.error).__name__}: {span.error}"
+                raise PluginError(message, plugin=span.plugin) from span.error
+            if not span.entered.is_set():
+                raise PluginError(f"lifespan did not start within {self._deadline():g} s", plugin=span.plugin)
+
+    async def leave(self) -> None:
+        """Leave them in reverse order; what fails or hangs is recorded, and the rest is left all the same."""
+        while self._open:
+            span = self._open.pop()
+            span.leave.set()
+            with anyio.move_on_after(self._deadline()) as scope:
+                await span.left.wait()
+            error = span.error
+            if scope.cancelled_caught:
+                span.give_up()
+                error = TimeoutError(f"lifespan did not stop within {self._deadline():g} s")
+            if error is not None and span.entered.is_set():
+                self._harness.hooks.faults.write(span.plugin, "lifespan", error, None, "contained")
+
+    def _deadline(self) -> float:
+        return self._harness.config.limits.deadlines().get("lifespan") or SPECS["lifespan"].deadline_s or 30.0
+
+
+class _Lifespan:
+    def __init__(self, plugin: str) -> None:
+        self.plugin = plugin
+        self.entered = anyio.Event()
+        self.leave = anyio.Event()
+        self.left = anyio.Event()
+        self.error: BaseException | None = None
+        self._scope = anyio.CancelScope()
+
+    async def run(self, manager: AbstractAsyncContextManager[Any]) -> None:
+        try:
+            with self._scope:
+                async with manager:
+                    self.entered.set()
+                    await self.leave.wait()
+        except BaseException as exc:
+            if ours(exc):
+                raise
+            self.error = exc
+        finally:
+            self.left.set()
+            self.entered.set()
+
+    def give_up(self) -> None:
+        self._scope.cancel()
+
+
+class Tasks:
+    """Starts supervised tasks for a plugin (see checkrein.owner.TaskStarter)."""
+
+    def __init__(self, harness: Harness, plugin: str) -> None:
+        self._harness = harness
+        self._plugin = plugin
+
+    def start(self, fn: Callable[..., Awaitable[Any]], *args: Any) -> None:
+        """Run `fn(*args)` until it ends or the harness closes; its failure is a fault of the plugin."""
+        self._harness.owner.spawn(self._run, fn, args)
+
+    async def _run(self, fn: Callable[..., Awaitable[Any]], args: tuple[Any, ...]) -> None:
+        try:
+            await fn(*args)
+        except BaseException as exc:
+            if ours(exc):
+                raise
+            self._harness.hooks.faults.write(self._plugin, "lifespan", exc, None, "contained")

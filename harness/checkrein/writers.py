@@ -1,0 +1,47 @@
+"""A writer that creates its session in the store with the first flush: an agent nobody talks to leaves no trace."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from .store import Store, Writer
+
+__all__ = ["LazyWriter"]
+
+
+class LazyWriter:
+    """See checkrein.store.Writer; creates the session at the first append."""
+
+    __slots__ = ("_store", "_session_id", "_writer")
+
+    def __init__(self, store: Store, session_id: str) -> None:
+        self._store = store
+        self._session_id = session_id
+        self._writer: Writer | None = None
+
+    @property
+    def taken(self) -> int:
+        """How many lines the store has taken."""
+        return 0 if self._writer is None else self._writer.taken
+
+    @taken.setter
+    def taken(self, count: int) -> None:
+        if self._writer is not None:
+            self._writer.taken = count
+
+    def append(self, lines: Sequence[bytes]) -> None:
+        """Hand lines over; the first time, create the session with them."""
+        if self._writer is None:
+            self._writer = self._store.create(self._session_id, lines)
+        else:
+            self._writer.append(lines)
+
+    def sync(self) -> None:
+        """Make what was taken survive power loss."""
+        if self._writer is not None:
+            self._writer.sync()
+
+    def close(self) -> None:
+        """Release the session."""
+        if self._writer is not None:
+            self._writer.close()
