@@ -5,7 +5,7 @@ No retries here (`request_error` decides those), and no meaning of bytes (decode
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from typing import TYPE_CHECKING, TypeVar
 
 import anyio
@@ -82,7 +82,7 @@ class Reply:
         self._connection = connection
         self._at = at
         self._response: httpx2.Response | None = None
-        self._bytes: AsyncIterator[bytes] | None = None
+        self._bytes: AsyncGenerator[bytes, None] | None = None
         self.request_id: str | None = None
 
     async def open(self, body: bytes) -> None:
@@ -121,9 +121,16 @@ class Reply:
     async def aclose(self) -> None:
         """Close the reply, however far it got; bounded and shielded from cancellation."""
         response, self._response = self._response, None
-        if response is not None:
-            with anyio.move_on_after(CLOSE_S, shield=True):
+        body, self._bytes = self._bytes, None
+        if response is None:
+            return
+        with anyio.move_on_after(CLOSE_S, shield=True):
+            try:
+                if body is not None:
+                    await body.aclose()
                 await response.aclose()
+            except Exception:  # a connection that broke can be closed no better; its error was told
+                pass
 
     async def _wait(self, waiting: Awaitable[T], seconds: float, silence: str, *, begun: bool) -> T:
         import httpx2
@@ -169,5 +176,5 @@ class Reply:
         )
 
 
-async def _next(chunks: AsyncIterator[bytes]) -> bytes | None:
+async def _next(chunks: AsyncGenerator[bytes, None]) -> bytes | None:
     return await anext(chunks, None)

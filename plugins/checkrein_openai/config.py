@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass, field
 from ipaddress import ip_address
+from typing import Any
 from urllib.parse import urlsplit
 
 from checkrein.errors import ConfigError
@@ -45,7 +46,7 @@ class Endpoint:
     lenient_finish: bool = False
     quirks: Quirks = field(default_factory=Quirks)
     headers: dict[str, str] = field(default_factory=dict)
-    body: dict[str, object] = field(default_factory=dict)
+    body: dict[str, Any] = field(default_factory=dict)
     window_tokens: int | None = None
 
 

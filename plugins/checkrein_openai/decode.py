@@ -297,14 +297,13 @@ class Decoder:
             self._say("text", text)
             return
         try:
-            pieces = self._markup.push(text)
+            for piece in self._markup.push(text):
+                if isinstance(piece, str):
+                    self._say("text", piece)
+                else:
+                    self._call({"name": piece.name, "arguments": piece.arguments}, fresh=True)
         except BadMarkup as exc:
             raise self._malformed(str(exc)) from None
-        for piece in pieces:
-            if isinstance(piece, str):
-                self._say("text", piece)
-            else:
-                self._call({"name": piece.name, "arguments": piece.arguments}, fresh=True)
 
     def _say(self, kind: str, text: str, member: str | None = None) -> None:
         """Add to the open block of this kind, or open one; the halves of a surrogate pair stay together."""
@@ -347,15 +346,15 @@ class Decoder:
 
     def _close(self) -> None:
         reason = FINISH.get(self._finish, "other") if self._finish is not None else None
+        lenient = reason is None and self._quirks["lenient_finish"] and self._spoke
+        if reason is None and not lenient:
+            return  # torn (M6); half a character or half a mark is shown to nobody
         if self._markup is not None:
             if not self._markup.inside:
                 self._say("text", self._markup.end())
-            elif reason not in (None, "max_tokens"):
+            elif reason != "max_tokens":
                 raise self._malformed("the answer ended inside DSML call markup")
         self._end_block()
-        lenient = reason is None and self._quirks["lenient_finish"] and self._spoke
-        if reason is None and not lenient:
-            return  # torn (M6)
         reason = self._judged(reason or "stop")
         for slot in self._calls.slots:
             if slot.extra:

@@ -9,6 +9,7 @@ quirk `dsml` says so.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from .wirejson import dumps, loads
@@ -21,10 +22,10 @@ _BARS = "[|\uff5c\u2016]{1,2}"  # an ASCII bar, a full-width one, a double one
 _MARK = f"{_BARS}DSML{_BARS}"
 _OPEN = re.compile(f"<{_MARK}(?:tool|function)_calls>")
 _CLOSE = re.compile(f"</{_MARK}(?:tool|function)_calls>")
-_INVOKE = re.compile(rf'<{_MARK}invoke name="([^"]*)">(.*?)</{_MARK}invoke>', re.DOTALL)
-_PARAMETER = re.compile(
-    rf'<{_MARK}parameter name="([^"]*)"(?: string="(true|false)")?>(.*?)</{_MARK}parameter>', re.DOTALL
-)
+_INVOKE = re.compile(rf'\s*<{_MARK}invoke name="([^"]*)">')
+_INVOKE_END = re.compile(f"</{_MARK}invoke>")
+_PARAMETER = re.compile(rf'\s*<{_MARK}parameter name="([^"]*)"(?: string="(true|false)")?>')
+_PARAMETER_END = re.compile(f"</{_MARK}parameter>")
 # A text that may still become an opening mark: each prefix of one.
 _PREFIX = re.compile(r"<(?:[|\uff5c\u2016]{1,2}(?:D(?:S(?:M(?:L(?:[|\uff5c\u2016]{1,2}(?:[a-z_]{0,14})?)?)?)?)?)?)?$")
 
@@ -54,39 +55,41 @@ class MarkupReader:
         self._tail = ""
         self._size = 0
 
-    def push(self, text: str) -> list[str | MarkedCall]:
-        """Take the next piece; return plain texts, and the calls between them.
+    def push(self, text: str) -> Iterator[str | MarkedCall]:
+        """Take the next piece; yield plain texts and the calls between them. Iterate to the end.
 
         Raises:
             BadMarkup: a closed markup holds no readable call, or it is longer than the bound.
         """
-        out: list[str | MarkedCall] = []
         while text:
-            text = self._read_inside(text, out) if self.inside else self._read_outside(text, out)
-        return out
+            if self.inside:
+                calls, text = self._read_inside(text)
+                yield from calls
+            else:
+                plain, text = self._read_outside(text)
+                if plain:
+                    yield plain
 
     def end(self) -> str:
         """Return the plain text that was held back."""
         held, self._held = self._held, ""
         return held
 
-    def _read_outside(self, text: str, out: list[str | MarkedCall]) -> str:
+    def _read_outside(self, text: str) -> tuple[str, str]:
+        """The plain text before a mark, and what is behind it."""
         text = self._held + text
         self._held = ""
         mark = _OPEN.search(text)
-        if mark is None:
-            tail = _PREFIX.search(text, max(0, len(text) - _MARK_CHARS))
-            cut = len(text) if tail is None else tail.start()
-            self._held = text[cut:]
-            if cut:
-                out.append(text[:cut])
-            return ""
-        if mark.start():
-            out.append(text[: mark.start()])
-        self.inside = True
-        return text[mark.end() :]
+        if mark is not None:
+            self.inside = True
+            return text[: mark.start()], text[mark.end() :]
+        tail = _PREFIX.search(text, max(0, len(text) - _MARK_CHARS))
+        cut = len(text) if tail is None else tail.start()
+        self._held = text[cut:]
+        return text[:cut], ""
 
-    def _read_inside(self, text: str, out: list[str | MarkedCall]) -> str:
+    def _read_inside(self, text: str) -> tuple[list[MarkedCall], str]:
+        """The calls of a markup that ends in this text, and what is behind it."""
         self._size += len(text)
         if self._size > MAX_MARKUP_CHARS:
             raise BadMarkup(f"expected at most {MAX_MARKUP_CHARS} characters of call markup, got more")
@@ -94,33 +97,41 @@ class MarkupReader:
         seam = self._tail + text  # the closing mark may be cut; no more than this is looked at again
         if _CLOSE.search(seam) is None:
             self._tail = seam[-_MARK_CHARS:]
-            return ""
+            return [], ""
         whole = "".join(self._pieces)
         mark = _CLOSE.search(whole)
         assert mark is not None  # it stands in a part of `whole`
-        out.extend(_calls(whole[: mark.start()]))
         self.inside, self._pieces, self._size, self._tail = False, [], 0, ""
-        return whole[mark.end() :]
+        return _calls(whole[: mark.start()]), whole[mark.end() :]
 
 
 def _calls(markup: str) -> list[MarkedCall]:
-    rest = _INVOKE.sub("", markup)
-    calls = [_call(name, body) for name, body in _INVOKE.findall(markup)]
-    if not calls or rest.strip():
-        raise BadMarkup("expected DSML call markup, got some that cannot be read")
+    calls = [MarkedCall(mark[1], _arguments(body)) for mark, body in _elements(markup, _INVOKE, _INVOKE_END)]
+    if not calls:
+        raise BadMarkup("expected a call in DSML markup, got none")
     return calls
 
 
-def _call(name: str, body: str) -> MarkedCall:
+def _arguments(body: str) -> str:
     arguments: dict[str, Any] = {}
-    for key, string, value in _PARAMETER.findall(body):
-        if string == "true":
-            arguments[key] = value
-            continue
-        try:
-            arguments[key] = loads(value.encode("utf-8", "replace"))
-        except ValueError:
-            arguments[key] = value
-    if _PARAMETER.sub("", body).strip():
-        raise BadMarkup("expected DSML parameters, got some that cannot be read")
-    return MarkedCall(name, dumps(arguments))
+    for mark, value in _elements(body, _PARAMETER, _PARAMETER_END):
+        arguments[mark[1]] = value
+        if mark[2] != "true":
+            try:
+                arguments[mark[1]] = loads(value.encode("utf-8", "replace"))
+            except ValueError:
+                pass  # a text that was not marked as one
+    return dumps(arguments)
+
+
+def _elements(text: str, begin: re.Pattern[str], end: re.Pattern[str]) -> Iterator[tuple[re.Match[str], str]]:
+    """The elements that a text consists of, each with its body; anything between them is no markup we know."""
+    at = 0
+    text = text.rstrip()
+    while at < len(text):
+        mark = begin.match(text, at)
+        close = end.search(text, mark.end()) if mark is not None else None
+        if mark is None or close is None:
+            raise BadMarkup("expected DSML call markup, got some that cannot be read")
+        yield mark, text[mark.end() : close.start()]
+        at = close.end()
