@@ -141,6 +141,24 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         super().__init__(selector)
         self._clock_resolution = 1e-6  # a jump may fall short of its timer by a rounding error
 
+    def run_in_executor(self, executor: Any, func: Any, *args: Any) -> Any:  # type: ignore[override]
+        """Run a function in an executor's thread, and hold the clock until it returns."""
+        future = super().run_in_executor(executor, func, *args)
+        self.holds.count += 1
+        future.add_done_callback(self._release)
+        return future
+
+    async def shutdown_default_executor(self, *args: Any) -> None:
+        """Wait for the executor's threads in real time: from 3.12 on there is a deadline."""
+        self.holds.count += 1
+        try:
+            await super().shutdown_default_executor(*args)
+        finally:
+            self.holds.count -= 1
+
+    def _release(self, _: object) -> None:
+        self.holds.count -= 1
+
     def time(self) -> float:
         """The virtual time in seconds."""
         return self.now

@@ -138,12 +138,22 @@ class Compiled:
     Attributes:
         steps: what happens, in order.
         plain: whether all of them are chunks.
-        fixed: whether a second compilation would give the same (no call id was made up).
+        made_up: where call ids stand that were made up, and which call of the turn each is, from 1.
     """
 
     steps: tuple[Step, ...]
     plain: bool
-    fixed: bool
+    made_up: tuple[tuple[int, int], ...] = ()
+
+    def numbered(self, number: int) -> tuple[Step, ...]:
+        """The steps, with call ids as for turn `number` of the script: unique in it."""
+        if not self.made_up:
+            return self.steps
+        steps: list[Any] = list(self.steps)
+        for place, nth in self.made_up:
+            chunk: CallChunk = steps[place]
+            steps[place] = CallChunk(chunk.index, f"call_{number}_{nth}", chunk.name, chunk.arguments)
+        return tuple(steps)
 
 
 # --- the vocabulary -------------------------------------------------------------------------------
@@ -183,9 +193,7 @@ def call(
         arguments: its arguments, `{}` if not given.
         raw: the argument text exactly as it comes, instead of `arguments`.
         id: the provider's id; None makes one that is unique in the script, "" sends none.
-        pieces: how many chunks the arguments come in, at least 1.
-        index: the block's index; None opens the next one.
-        metadata: the provider's opaque bytes for the block.
+        pieces, index, metadata: as for `text`.
 
     Raises:
         ValueError: both arguments and raw are given.
@@ -313,11 +321,10 @@ def split(item: Say) -> list[Item]:
 
 @dataclass(slots=True)
 class _Compiler:
-    number: int  # of the turn, from 1: makes call ids unique in a script
     steps: list[Step] = field(default_factory=list)
     last: int = -1
     calls: int = 0
-    made_up: int = 0
+    made_up: list[tuple[int, int]] = field(default_factory=list)
     open_ended: bool = False
 
     def add(self, item: Item) -> None:
@@ -344,13 +351,11 @@ class _Compiler:
 
     def _call(self, item: Ask) -> None:
         index = self._index(item.index)
-        call_id = item.id
         self.calls += 1
-        if call_id is None:
-            self.made_up += 1
-            call_id = f"call_{self.number}_{self.calls}"
+        if item.id is None:
+            self.made_up.append((len(self.steps), self.calls))
         first, *rest = cut(item.arguments, item.pieces)
-        self.steps.append(CallChunk(index, call_id or None, item.name, first))
+        self.steps.append(CallChunk(index, item.id or None, item.name, first))
         self.steps += [CallChunk(index, arguments=piece) for piece in rest]
         self._about(index, item.metadata)
 
@@ -375,22 +380,21 @@ class _Compiler:
             self.steps.append(MetadataChunk(data, index))
 
 
-def compile_turn(items: Iterable[Item] | Item, number: int) -> Compiled:
+def compile_turn(items: Iterable[Item] | Item) -> Compiled:
     """Make a turn ready to play.
 
     Args:
         items: the turn; a str or a single item stands for a turn of one.
-        number: which turn of the script it is, from 1.
 
     Raises:
         TypeError: something in it is no item.
         ValueError: metadata stands before every block.
     """
-    compiler = _Compiler(number)
+    compiler = _Compiler()
     single = isinstance(items, (str, Say, Ask, About, Part, Torn, Wait, Raise, Check, *CHUNK_TYPES))
     for item in [items] if single else items:  # type: ignore[union-attr]
         compiler.add(item)  # type: ignore[arg-type]
     if not compiler.open_ended:
         compiler.steps.append(FinishChunk("tool_calls" if compiler.calls else "stop"))
     steps = tuple(compiler.steps)
-    return Compiled(steps, all(isinstance(step, CHUNK_TYPES) for step in steps), not compiler.made_up)
+    return Compiled(steps, all(isinstance(step, CHUNK_TYPES) for step in steps), tuple(compiler.made_up))

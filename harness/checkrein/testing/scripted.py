@@ -23,6 +23,7 @@ from .script import (
     Forever,
     Item,
     Raise,
+    Step,
     Turn,
     Wait,
     call,
@@ -115,9 +116,7 @@ class ScriptedModel:
         written = self._written[place] if place < len(self._written) else None
         if written is None or not written.plain:
             return self._play(place, number, request)
-        if not written.fixed:
-            written = compile_turn(_turn(self._turns[place]), number)
-        return self._plain(written.steps)  # type: ignore[arg-type]
+        return self._plain(written.numbered(number))  # type: ignore[arg-type]
 
     def missing(self) -> str | None:
         """A script needs no credentials."""
@@ -149,7 +148,7 @@ class ScriptedModel:
         """
         for turn in turns:
             items = _turn(turn)  # a function's turn is judged when it is made
-            self._written.append(None if callable(items) else compile_turn(items, len(self._turns) + 1))
+            self._written.append(None if callable(items) else compile_turn(items))
             self._turns.append(turn)
 
     def verify(self) -> None:
@@ -189,8 +188,7 @@ class ScriptedModel:
         self.opened += 1
         begun = False
         try:
-            compiled = await self._compile(place, number, request)
-            for step in compiled.steps:
+            for step in await self._steps(place, number, request):
                 if isinstance(step, CHUNK_TYPES):
                     begun = True
                     yield step  # type: ignore[misc]
@@ -203,19 +201,18 @@ class ScriptedModel:
         finally:
             self.closed += 1
 
-    async def _compile(self, place: int, number: int, request: Request) -> Compiled:
+    async def _steps(self, place: int, number: int, request: Request) -> tuple[Step, ...]:
         if place >= len(self._turns):
             raise ProviderError(
                 f"the script of {self.name!r} is exhausted: it has {place} turns, all were played, and request {number}"
                 " came; add a turn, or use forever(...) or repeat=True",
                 code="SCRIPT_EXHAUSTED",
             )
-        turn = _turn(self._turns[place])
-        if callable(turn):
-            turn = turn(request)
-            if inspect.isawaitable(turn):
-                turn = await turn
-        return compile_turn(turn, number)
+        written = self._written[place]
+        if written is None:
+            turn = _turn(self._turns[place])(request)
+            written = compile_turn(await turn if inspect.isawaitable(turn) else turn)
+        return written.numbered(number)
 
     def _assert(self, step: Check, number: int, request: Request) -> None:
         try:

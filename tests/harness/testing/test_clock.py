@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import socket
 import threading
 import time
@@ -219,3 +220,26 @@ def test_X3_time_does_not_jump_over_a_tool_thread(backend):
     walked, given_up = run_virtual(main, backend=backend)
     assert 0.01 < walked < 5
     assert given_up
+
+
+def test_time_does_not_jump_over_asyncios_own_executor():
+    async def main():
+        async with asyncio.timeout(30):
+            await asyncio.to_thread(time.sleep, 0.02)
+        late = asyncio.get_running_loop().run_in_executor(None, time.sleep, 0.02)
+        await asyncio.sleep(0)
+        return late
+
+    assert run_virtual(main).done()
+
+
+@both
+def test_each_pass_of_the_scheduler_can_be_observed(backend):
+    passes = []
+
+    async def main():
+        await anyio.sleep(1)
+
+    run_virtual(main, backend=backend, on_pass=passes.append)
+    assert passes == list(range(1, len(passes) + 1))
+    assert len(passes) >= 3
