@@ -51,7 +51,7 @@ from checkrein.events import (
 )
 from checkrein.messages import USER, CallBlock, Content, Source, TextBlock, ThinkingBlock, Usage, as_content
 
-__all__ = ["LogBuilder"]
+__all__ = ["LogBuilder", "renumber"]
 
 _EPOCH_MS = 1_800_000_000_000
 
@@ -288,3 +288,26 @@ class LogBuilder:
     def change(self, seq: int, **members: Any) -> None:
         """Replace members of an event that is written already."""
         self.events[seq] = msgspec.structs.replace(self.events[seq], **members)  # type: ignore[type-var]
+
+
+def renumber(events: Sequence[AnyEvent]) -> list[AnyEvent]:
+    """Make a log of its own of these events: seqs contiguous from 0, and what refers to one put right.
+
+    Args:
+        events: any events, each with a seq of its own.
+    """
+    new = {event.seq: i for i, event in enumerate(events)}
+    out: list[AnyEvent] = []
+    for i, event in enumerate(events):
+        if isinstance(event, FreeEvent):
+            out.append(FreeEvent(event.type, i, event.time, event.fields))
+            continue
+        changes: dict[str, Any] = {"seq": i}
+        if isinstance(event, RequestStart):
+            changes["header"] = new.get(event.header, -1)
+        elif isinstance(event, ToolResulted) and event.end is not None:
+            changes["end"] = new.get(event.end, -1)
+        elif isinstance(event, CompactionStart | CompactionSummary | CompactionEnd):
+            changes["range"] = tuple(new.get(seq, min(seq, i)) for seq in event.range)
+        out.append(msgspec.structs.replace(event, **changes))
+    return out

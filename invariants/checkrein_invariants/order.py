@@ -18,12 +18,13 @@ ERROR_KINDS = frozenset(
 )
 CAUSES = frozenset(("user", "parent", "hook", "budget", "signal", "task"))
 
-# Phases of a step, in order.
-INPUT, REQUEST, FAILED, ENDED, ANSWERED, PARTIAL, RESULTS = range(7)
+# Phases of a step, in order. A failed attempt may leave its partial text and be followed by another one.
+INPUT, REQUEST, FAILED, FAILED_SHOWN, ENDED, ANSWERED, PARTIAL, RESULTS = range(8)
 _NAMES = (
     "taking input",
     "in a request",
     "after a failed request",
+    "after a failed request and its partial text",
     "after a request",
     "answered",
     "given up",
@@ -34,15 +35,15 @@ _NAMES = (
 _ALLOWED: dict[str, tuple[int, ...]] = {
     "steering/message": (INPUT,),
     "context/message": (INPUT,),
-    "request/header": (INPUT, FAILED),
-    "request/start": (INPUT, FAILED),
+    "request/header": (INPUT, FAILED, FAILED_SHOWN),
+    "request/start": (INPUT, FAILED, FAILED_SHOWN),
     "assistant/thinking": (REQUEST,),
     "request/end": (REQUEST,),
     "assistant/message": (ENDED,),
     "assistant/partial": (FAILED, ENDED),
     "tool/call": (ANSWERED,),
     "tool/result": (ANSWERED, RESULTS),
-    "step/end": (INPUT, FAILED, ENDED, ANSWERED, PARTIAL, RESULTS),
+    "step/end": (INPUT, FAILED, FAILED_SHOWN, ENDED, ANSWERED, PARTIAL, RESULTS),
 }
 
 
@@ -170,7 +171,7 @@ class Order(Fold):
 
     def _partial(self, event: Any) -> None:
         self._check(event)
-        self._phase = PARTIAL
+        self._phase = FAILED_SHOWN if self._phase == FAILED else PARTIAL
 
     def _call(self, event: Any) -> None:
         if event.parent is not None:

@@ -7,7 +7,7 @@ from typing import Any
 
 from checkrein.text import decode_json
 
-__all__ = ["Pairing", "check_arguments", "check_ends", "check_match", "check_text", "objects"]
+__all__ = ["Pairing", "check_arguments", "check_ends", "check_match", "check_text", "objects", "word"]
 
 
 class Pairing:
@@ -20,6 +20,7 @@ class Pairing:
         self.done: set[str] = set()
 
     def call(self, call_id: Any, where: str) -> None:
+        """A call is made."""
         if not isinstance(call_id, str) or not call_id:
             self.problems.append(f"{where}: expected a call id, got {call_id!r}")
             return
@@ -29,12 +30,13 @@ class Pairing:
         self.owed[call_id] = where
 
     def result(self, call_id: Any, where: str) -> None:
+        """A result comes."""
         if isinstance(call_id, str) and self.owed.pop(call_id, None) is not None:
             self.done.add(call_id)
-        elif call_id in self.done:
+        elif isinstance(call_id, str) and call_id in self.done:
             self.problems.append(f"{where}: a second result of call {call_id!r}")
         else:
-            self.problems.append(f"{where}: result of {call_id!r}, which is no call of the answer before it")
+            self.problems.append(f"{where}: result of {call_id!r:.80}, which is no call of the answer before it")
 
     def other(self, where: str) -> None:
         """Something that is no result comes: nothing may be owed any more."""
@@ -44,7 +46,13 @@ class Pairing:
         self.done.clear()
 
 
+def word(value: Any) -> str:
+    """A word from a closed set, or what stands in its place."""
+    return value if isinstance(value, str) else f"{value!r:.40}"
+
+
 def check_arguments(text: Any, where: str, problems: list[str]) -> None:
+    """A call's arguments are text that holds one JSON object."""
     try:
         value = decode_json(text) if isinstance(text, str) else None
     except ValueError as exc:
@@ -55,11 +63,13 @@ def check_arguments(text: Any, where: str, problems: list[str]) -> None:
 
 
 def check_match(pattern: re.Pattern[str], value: Any, what: str, where: str, problems: list[str]) -> None:
+    """An id or a name keeps to its alphabet and length."""
     if not isinstance(value, str) or pattern.match(value) is None:
         problems.append(f"{where}: expected {what} like {pattern.pattern[:-2]}, got {value!r:.80}")
 
 
 def check_text(value: Any, where: str, problems: list[str]) -> None:
+    """Text is there and not empty."""
     if not isinstance(value, str) or not value:
         problems.append(f"{where}: expected text, got {value!r:.80}")
 
@@ -79,6 +89,7 @@ def objects(value: Any, what: str, problems: list[str]) -> list[tuple[int, dict[
 
 
 def check_ends(first: Any, last: Any, problems: list[str]) -> None:
+    """A conversation begins with the user and ends with the user or a result, by their roles."""
     if first != "user":
         problems.append(f"the beginning: expected a user message first, got {first!r}")
     if last not in ("user", "tool"):

@@ -202,6 +202,11 @@ class Watch:
         return self._life.gone
 
     @property
+    def own_events(self) -> list[AnyEvent]:
+        """The events appended while we watched."""
+        return [] if self._own is None else self.session.since(self._own)
+
+    @property
     def violations(self) -> list[Violation]:
         """What was found so far in the events appended while we watched."""
         return [] if self._own is None else [v for v in self._oracle.violations if v.seq >= self._own]

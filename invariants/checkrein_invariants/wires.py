@@ -12,7 +12,7 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-from .pairing import Pairing, check_arguments, check_ends, check_match, check_text, objects
+from .pairing import Pairing, check_arguments, check_ends, check_match, check_text, objects, word
 
 __all__ = ["validate_anthropic", "validate_openai_chat", "validate_openai_responses"]
 
@@ -42,7 +42,7 @@ def validate_openai_chat(messages: Any) -> list[str]:
     pairing = Pairing(problems)
     roles: list[Any] = []
     for i, message in objects(messages, "messages", problems):
-        where, role = f"messages[{i}]", message.get("role")
+        where, role = f"messages[{i}]", word(message.get("role"))
         if role == "tool":
             pairing.result(message.get("tool_call_id"), where)
         else:
@@ -83,7 +83,7 @@ def _parts(content: Any, kinds: Sequence[str], where: str, problems: list[str]) 
         check_text(content, where, problems)
         return
     for j, part in objects(content, where, problems):
-        kind = part.get("type")
+        kind = word(part.get("type"))
         if kind not in kinds:
             problems.append(f"{where}[{j}].type: expected one of {', '.join(kinds)}, got {kind!r}")
         elif kind in ("text", "input_text", "output_text"):
@@ -114,7 +114,7 @@ def validate_openai_responses(items: Any) -> list[str]:
     roles: list[Any] = []
     before = None
     for i, item in objects(items, "input", problems):
-        where, kind = f"input[{i}]", item.get("type", "message")
+        where, kind = f"input[{i}]", word(item.get("type", "message"))
         if kind == "function_call_output":
             pairing.result(item.get("call_id"), where)
             _parts(item.get("output"), ("input_text", "input_image", "input_file"), f"{where}.output", problems)
@@ -149,7 +149,7 @@ def _responses_item(kind: Any, item: dict[str, Any], where: str, problems: list[
         if not isinstance(item.get("summary"), list):
             problems.append(f"{where}.summary: expected a list, got {item.get('summary')!r:.80}")
         return "assistant"
-    role = item.get("role")
+    role = word(item.get("role"))
     if kind != "message" or role not in _RESPONSES_PARTS:
         problems.append(f"{where}: expected a message, call, output or reasoning, got {kind!r} of role {role!r}")
         return role
@@ -175,7 +175,7 @@ def validate_anthropic(messages: Any) -> list[str]:
     pairing = Pairing(problems)
     roles: list[Any] = []
     for i, message in objects(messages, "messages", problems):
-        where, role = f"messages[{i}]", message.get("role")
+        where, role = f"messages[{i}]", word(message.get("role"))
         if role not in _ANTHROPIC_PARTS:
             problems.append(f"{where}.role: expected user or assistant, got {role!r}")
             continue
@@ -201,7 +201,7 @@ def _anthropic_answer(blocks: list[tuple[int, dict[str, Any]]], where: str, pair
     problems = pairing.problems
     kind: Any = None
     for j, block in blocks:
-        at, kind = f"{where}.content[{j}]", block.get("type")
+        at, kind = f"{where}.content[{j}]", word(block.get("type"))
         if kind == "tool_use":
             check_match(_ID, block.get("id"), "an id", at, problems)
             check_match(_NAME, block.get("name"), "a name", at, problems)
@@ -237,7 +237,7 @@ def _anthropic_user(blocks: list[tuple[int, dict[str, Any]]], where: str, pairin
 
 
 def _anthropic_part(role: str, block: dict[str, Any], where: str, problems: list[str]) -> None:
-    kind = block.get("type")
+    kind = word(block.get("type"))
     if kind not in _ANTHROPIC_PARTS[role]:
         problems.append(f"{where}.type: expected one of {', '.join(_ANTHROPIC_PARTS[role])}, got {kind!r}")
     elif kind == "text" and not (isinstance(block.get("text"), str) and block["text"].strip()):

@@ -1,0 +1,201 @@
+"""The pytest plugin: every agent of every test is watched by the oracle, and its violations fail the test.
+
+On by default; `checkrein_oracle = "off"` or `"deep"` in the ini file changes it for all tests, the marker
+`@pytest.mark.checkrein_oracle_off(reason="...")` for one. This module imports the standard library
+and pytest only: the oracle and checkrein come with the first test that imports checkrein itself (P3).
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Generator, Sequence
+from importlib.abc import Loader, MetaPathFinder
+from importlib.machinery import ModuleSpec, PathFinder
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+if TYPE_CHECKING:
+    from .rules import Violation
+    from .watch import Watch
+
+__all__ = ["OracleFixture", "checkrein_oracle"]
+
+_MARKER = "checkrein_oracle_off"
+_SESSION = "checkrein.session"
+_MODES = ("on", "off", "deep")
+
+
+class OracleFixture:
+    """What the oracle saw in this test.
+
+    Attributes:
+        watches: one per session, in the order they were made.
+    """
+
+    def __init__(self, deep: bool) -> None:
+        self.watches: list[Watch] = []
+        self._deep = deep
+
+    @property
+    def violations(self) -> list[Violation]:
+        """The violations so far, warnings included."""
+        return [violation for watch in self.watches for violation in watch.violations]
+
+    def watch(self, session: Any) -> Watch:
+        """Watch a session; the plugin does it for every one that is made."""
+        from .watch import Watch
+
+        watch = Watch(session, deep=self._deep)
+        self.watches.append(watch)
+        return watch
+
+    def problems(self, *, ended: bool) -> list[str]:
+        """What fails the test.
+
+        Args:
+            ended: the test and its fixtures are over: agents have to be closed.
+        """
+        return [problem for watch in self.watches if _is_agents(watch) for problem in _problems(watch, ended)]
+
+
+def _is_agents(watch: Watch) -> bool:
+    """Whether an agent lives on the session; logs that a test writes by hand are its own affair."""
+    session = watch.session
+    return session.on_event is not None or session.on_fault is not None
+
+
+def _problems(watch: Watch, ended: bool) -> list[str]:
+    from .contained import contained
+
+    found = watch.finish(open_ok=not ended) if ended else watch.violations
+    out = [str(violation) for violation in found if violation.severity == "error"]
+    out += contained(watch.own_events)
+    if watch.failure is not None:
+        out.append(f"the oracle itself failed: {watch.failure!r}")
+    return [f"session {watch.session.id}: {problem}" for problem in out]
+
+
+# --- the hooks of pytest -----------------------------------------------------------------------------
+
+_KEY = pytest.StashKey[OracleFixture]()
+_current: list[OracleFixture] = []
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Add the ini option."""
+    parser.addini("checkrein_oracle", "whether the oracle watches every agent: on (default), off or deep", default="on")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Register the marker, and wait for checkrein to be imported."""
+    config.addinivalue_line("markers", f"{_MARKER}(reason): this test breaks the rules on purpose; say why")
+    mode = config.getini("checkrein_oracle")
+    if mode not in _MODES:
+        raise pytest.UsageError(f"checkrein_oracle: expected on, off or deep, got {mode!r}")
+    if mode == "off":
+        return
+    if (module := sys.modules.get(_SESSION)) is not None:
+        _attach(module)
+    else:
+        sys.meta_path.insert(0, _Waiting())
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    """Stop waiting and watching."""
+    sys.meta_path[:] = [finder for finder in sys.meta_path if not isinstance(finder, _Waiting)]
+    module = sys.modules.get(_SESSION)
+    if module is not None and _watch in module.WATCHERS:
+        module.WATCHERS.remove(_watch)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Begin to watch: fixtures may make agents."""
+    _current.clear()
+    marker = item.get_closest_marker(_MARKER)
+    mode = item.config.getini("checkrein_oracle")
+    item.stash[_KEY] = oracle = OracleFixture(mode == "deep")
+    if marker is not None:
+        if not (marker.kwargs.get("reason") or marker.args):
+            raise pytest.UsageError(f"{item.nodeid}: {_MARKER} needs a reason")
+    elif mode != "off":
+        _current.append(oracle)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item: pytest.Item) -> Generator[None, Any, Any]:
+    """Fail a test that passed although a rule was broken."""
+    result = yield
+    if _current:
+        _raise(_current[0].problems(ended=False))
+    return result
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_runtest_teardown(item: pytest.Item) -> Generator[None, Any, Any]:
+    """Check the ends, after all fixtures are closed."""
+    result = yield
+    oracle = _current.pop() if _current else None
+    if oracle is not None:
+        problems = oracle.problems(ended=True)
+        item.stash[_KEY] = OracleFixture(False)
+        _raise(problems)
+    return result
+
+
+def _raise(problems: Sequence[str]) -> None:
+    if problems:
+        text = "\n  ".join(dict.fromkeys(problems))
+        pytest.fail(f"the oracle found that the log breaks its rules:\n  {text}", pytrace=False)
+
+
+@pytest.fixture
+def checkrein_oracle(request: pytest.FixtureRequest) -> OracleFixture:
+    """The oracle of this test: its watches and what they found so far."""
+    oracle: OracleFixture = request.node.stash[_KEY]
+    return oracle
+
+
+# --- waiting for checkrein ---------------------------------------------------------------------------
+
+
+def _watch(session: Any) -> Any:
+    return _current[0].watch(session) if _current else None
+
+
+def _attach(module: ModuleType) -> None:
+    if _watch not in module.WATCHERS:
+        module.WATCHERS.append(_watch)
+
+
+class _Waiting(MetaPathFinder):
+    """Lets everything be imported as ever, and attaches the watcher when the session module comes."""
+
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None = None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        if fullname != _SESSION:
+            return None
+        spec = PathFinder.find_spec(fullname, path)
+        if spec is not None and spec.loader is not None:
+            spec.loader = _Attaching(spec.loader)
+        return spec
+
+
+class _Attaching(Loader):
+    """The module's own loader, and the watcher behind it."""
+
+    def __init__(self, loader: Loader) -> None:
+        self._loader = loader
+
+    def create_module(self, spec: ModuleSpec) -> ModuleType | None:
+        return self._loader.create_module(spec)
+
+    def exec_module(self, module: ModuleType) -> None:
+        module.__loader__ = self._loader
+        if module.__spec__ is not None:
+            module.__spec__.loader = self._loader
+        self._loader.exec_module(module)
+        _attach(module)
