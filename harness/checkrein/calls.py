@@ -78,6 +78,7 @@ class Outcome(Struct, frozen=True):
         value: the structured value, JSON, for programs.
         decision: allow, ask or deny, when a guard voted.
         by: the plugin that answered instead of the tool.
+        cleaned: how many characters were replaced in it (L9).
     """
 
     content: Content
@@ -86,6 +87,7 @@ class Outcome(Struct, frozen=True):
     value: Any = None
     decision: str | None = None
     by: str | None = None
+    cleaned: int | None = None
 
     @classmethod
     def text(cls, text: str, **members: Any) -> Outcome:

@@ -1,0 +1,299 @@
+"""What a tool returned, as a result the log can hold and a model can read (L9, X2, X5).
+
+`to_outcome` takes any value, `failure` any exception, `cap` keeps results small. Nothing here knows the loop.
+"""
+
+from __future__ import annotations
+
+import binascii
+import inspect
+from base64 import b64decode
+from collections.abc import Callable, Sequence
+from hashlib import sha256
+from pathlib import PurePath
+from typing import Any, TypeAlias
+
+import msgspec
+
+from .calls import Outcome, error_outcome
+from .codec import plain
+from .errors import NotPlainJSON, ToolError
+from .events import ToolErrorInfo
+from .messages import Block, Content, MediaBlock, OpaqueBlock, TextBlock
+from .text import clean, clean_json, describe
+
+__all__ = ["to_outcome", "failure", "cap", "capped", "looks_binary", "describe_bytes", "PutBlob", "READ_OUTPUT"]
+
+PutBlob: TypeAlias = Callable[[bytes], str]
+
+READ_OUTPUT = "read_output"  # the tool that pages through what was left out; checkrein_files brings it
+MAX_BLOCKS = 64
+MIN_SHARE_BYTES = 1_000
+SAMPLE_CHARS = 8_192
+_NOTHING = "(no output)"
+_MAGIC = (
+    *((b"\x89PNG\r\n\x1a\n", "PNG image"), (b"\xff\xd8\xff", "JPEG image"), (b"GIF8", "GIF image")),
+    *((b"%PDF-", "PDF document"), (b"PK\x03\x04", "zip archive"), (b"\x1f\x8b", "gzip data")),
+    *((b"\x7fELF", "ELF program"), (b"SQLite format 3\x00", "SQLite database"), (b"RIFF", "RIFF media")),
+)
+
+
+def to_outcome(value: Any) -> Outcome:
+    """Return what a tool returned as an outcome.
+
+    Args:
+        value: None, text, a content block or a list of them, an Outcome, bytes, or anything that has a JSON form:
+            plain JSON, dataclasses, Structs, Enums, dates, paths, pydantic models.
+
+    Returns:
+        Text and blocks as they are, cleaned; JSON as compact text with its `value`; binary data described, not
+        dumped. What has no JSON form becomes an error outcome that says so.
+    """
+    if type(value) is str:
+        text, count = clean(value)
+        return Outcome([TextBlock(text)], cleaned=count or None)
+    if value is None:
+        return Outcome([TextBlock(_NOTHING)])
+    if isinstance(value, Outcome):
+        return _checked(value)
+    if isinstance(value, str):  # a subclass
+        return to_outcome(str.__str__(value))
+    if isinstance(value, _BLOCKS):
+        return _checked(Outcome([value]))
+    if isinstance(value, (bytes, bytearray, memoryview)):
+        return _from_bytes(bytes(value))
+    if isinstance(value, (list, tuple)) and value and all(isinstance(item, _BLOCKS) for item in value):
+        return _checked(Outcome(list(value)))
+    return _from_json(value)
+
+
+_BLOCKS = (TextBlock, MediaBlock, OpaqueBlock)
+
+
+def _from_bytes(data: bytes) -> Outcome:
+    try:
+        text = data.decode()
+    except UnicodeDecodeError:
+        return Outcome([TextBlock(describe_bytes(data))])
+    return Outcome([TextBlock(describe_bytes(data) if looks_binary(text) else text)])
+
+
+def _from_json(value: Any) -> Outcome:
+    try:
+        if isinstance(value, dict) and not all(isinstance(key, (str, int)) for key in value):
+            raise NotPlainJSON("$", "keys that are neither str nor int")
+        built, count = clean_json(msgspec.to_builtins(value, str_keys=True, enc_hook=_builtin))
+        built = plain(built)
+        text = msgspec.json.encode(built).decode()
+    except NotPlainJSON as exc:
+        return _no_json(value, str(exc))
+    except Exception as exc:  # a value's own conversion may raise anything
+        if inspect.iscoroutine(value):
+            value.close()
+        return _no_json(value, describe(exc))
+    return Outcome([TextBlock(text)], value=built, cleaned=count or None)
+
+
+def _builtin(value: Any) -> Any:
+    """The JSON form of what msgspec does not know."""
+    if isinstance(value, PurePath):
+        return str(value)
+    if isinstance(value, BaseException):
+        return f"{type(value).__name__}: {describe(value)}"
+    dump = getattr(value, "model_dump", None)  # pydantic and what imitates it
+    if callable(dump) and not isinstance(value, type):
+        return dump(mode="json")
+    raise NotImplementedError(f"{type(value).__name__} has no JSON form")
+
+
+def _no_json(value: Any, why: str) -> Outcome:
+    kind = clean(type(value).__name__)[0]
+    return error_outcome(
+        "TOOL_ERROR",
+        f"The tool ran and returned a {kind}, which cannot be given as a result: {why}."
+        " It should return text, JSON, a dataclass or content blocks.",
+        name="UnencodableResult",
+    )
+
+
+def _checked(outcome: Outcome) -> Outcome:
+    """An outcome made by a tool or plugin, its text cleaned, refused where the log could not hold it."""
+    try:
+        content: list[Block] = []
+        total = outcome.cleaned or 0
+        for block in outcome.content:
+            if not isinstance(block, _BLOCKS):
+                return _no_json(outcome, f"it holds a {type(block).__name__}; only text, media and opaque blocks")
+            built, count = clean_json(msgspec.to_builtins(block))
+            content.append(msgspec.convert(built, type(block)) if count else block)
+            total += count
+        value, count = clean_json(_built(outcome.value))
+        msgspec.json.encode((content, value))
+        error = outcome.error
+        if error is not None:
+            error = ToolErrorInfo(clean(error.name)[0], clean(error.code)[0])
+        elif outcome.is_error:
+            error = ToolErrorInfo("TOOL_ERROR", "TOOL_ERROR")
+    except Exception as exc:
+        return _no_json(outcome, describe(exc))
+    return msgspec.structs.replace(
+        outcome, content=content or [TextBlock(_NOTHING)], value=value, error=error, cleaned=(total + count) or None
+    )
+
+
+def _built(value: Any) -> Any:
+    """Return a value as plain JSON, converting what has a JSON form.
+
+    Raises:
+        NotPlainJSON: it has none.
+    """
+    if value is None:
+        return None
+    return plain(clean_json(msgspec.to_builtins(value, str_keys=True, enc_hook=_builtin))[0])
+
+
+def failure(exc: BaseException, effect: str) -> Outcome:
+    """Return any exception of a tool as an error outcome with a name and a code (X2).
+
+    Args:
+        exc: what was raised; a group with one exception in it counts as that one.
+        effect: the tool's; what is neither read_only nor idempotent may have done part of its work, and says so.
+    """
+    while isinstance(exc, BaseExceptionGroup) and len(exc.exceptions) == 1:
+        exc = exc.exceptions[0]
+    name = clean(type(exc).__name__)[0]
+    if isinstance(exc, ToolError):
+        return error_outcome(clean(str(exc.code))[0], describe(exc), name=name)
+    text = describe(exc)
+    if isinstance(exc, BaseExceptionGroup):
+        text += "".join(f"\n- {type(one).__name__}: {describe(one)}" for one in exc.exceptions[:5])
+    text = text if text == name else f"{name}: {text}"
+    if effect == "effectful":
+        text += "\nThe tool failed while it ran: part of its work may be done. Look before you call it again."
+    return error_outcome("TOOL_ERROR", text, name=name)
+
+
+def looks_binary(text: str) -> bool:
+    """Whether a text is binary data that was decoded: a NUL, or more than 3 in 10 control or replacement characters."""
+    sample = text[:SAMPLE_CHARS]
+    if "\0" in sample:
+        return True
+    if sample.isprintable():
+        return False
+    odd = sum(1 for char in sample if (char < " " and char not in "\t\n\r\f\x1b\b") or char == "\ufffd")
+    return odd * 10 > len(sample) * 3
+
+
+def describe_bytes(data: bytes) -> str:
+    """Return one line about binary data: its size, what it seems to be, and its SHA-256."""
+    kind = next((name for magic, name in _MAGIC if data.startswith(magic)), "binary data")
+    return f"[{kind}, {len(data)} bytes, not shown; SHA-256 {sha256(data).hexdigest()}]"
+
+
+def capped(outcome: Outcome, limit_bytes: int, put_blob: PutBlob | None = None) -> Outcome:
+    """Return an outcome whose content, and whose structured value, are within a limit (X5); see cap."""
+    content = cap(outcome.content, limit_bytes, put_blob)
+    value = outcome.value
+    if value is not None and len(msgspec.json.encode(value)) > limit_bytes:
+        value = None  # programs find it whole in the blob of the text
+    if content is outcome.content and value is outcome.value:
+        return outcome
+    return msgspec.structs.replace(outcome, content=content, value=value)
+
+
+def cap(content: Sequence[Block], limit_bytes: int, put_blob: PutBlob | None = None) -> Content:
+    """Return content within a limit: head and tail are kept, and a line says what was left out and how to see it.
+
+    Args:
+        content: a result's blocks.
+        limit_bytes: how many bytes of UTF-8 all text together may take, at least 1,000 to be of use.
+        put_blob: keeps the whole of what is cut and returns its SHA-256; without it only the parts are kept.
+
+    Returns:
+        The same list if nothing had to change.
+    """
+    blocks = list(content)
+    binary = any(type(block) is TextBlock and looks_binary(block.text) for block in blocks)
+    if not binary and len(blocks) <= MAX_BLOCKS and sum(_size(block) for block in blocks) <= limit_bytes:
+        return content if isinstance(content, list) else blocks
+    if len(blocks) > MAX_BLOCKS or limit_bytes // len(blocks) < MIN_SHARE_BYTES:
+        blocks = _merged(blocks)
+    sizes = [_size(block) for block in blocks]
+    # Small blocks keep what they are; the large ones share what is left.
+    share, left = limit_bytes // len(blocks), limit_bytes
+    large = [size for size in sizes if size > share]
+    if large:
+        left -= sum(size for size in sizes if size <= share)
+        share = left // len(large)
+    return [_cut(block, share, put_blob) for block in blocks]
+
+
+def _size(block: Block) -> int:
+    if type(block) is TextBlock:
+        return len(block.text) if block.text.isascii() else len(block.text.encode())
+    if type(block) is MediaBlock:
+        return len(block.data or "")
+    return len(msgspec.json.encode(block))
+
+
+def _merged(blocks: list[Block]) -> list[Block]:
+    """All text in one block, and the first of the others."""
+    text = "\n".join(block.text for block in blocks if type(block) is TextBlock)
+    others = [block for block in blocks if type(block) is not TextBlock]
+    note = f"\n[{len(others) - MAX_BLOCKS} more parts are not shown]" if len(others) > MAX_BLOCKS else ""
+    return [TextBlock(text + note), *others[:MAX_BLOCKS]]
+
+
+def _cut(block: Block, share: int, put_blob: PutBlob | None) -> Block:
+    if type(block) is TextBlock:
+        if looks_binary(block.text):
+            data = block.text.encode()
+            kept = _keep(data, put_blob)
+            return TextBlock(describe_bytes(data) + (f" [kept as blob {kept}]" if kept else ""))
+        return block if _size(block) <= share else TextBlock(_cut_text(block.text, share, put_blob))
+    if _size(block) <= share:
+        return block
+    if type(block) is MediaBlock:
+        try:
+            data = b64decode(block.data or "", validate=True)
+        except (binascii.Error, ValueError):
+            return TextBlock(f"[{block.media_type} whose base64 data is damaged, not shown]")
+        kept = _keep(data, put_blob)
+        if kept is not None:
+            return MediaBlock(block.media_type, blob=kept, bytes=len(data), name=block.name)
+        return TextBlock(f"[{block.media_type}, {len(data)} bytes, too large to show]")
+    return TextBlock(f"[a part of {_size(block)} bytes, too large to show]")
+
+
+def _cut_text(text: str, share: int, put_blob: PutBlob | None) -> str:
+    data = text.encode()
+    kept = _keep(data, put_blob)
+    room = max(share - 250, 0)  # the line between them takes the rest
+    head = _whole_lines(data[: room * 2 // 3].decode(errors="ignore"), from_end=False)
+    tail = _whole_lines(data[len(data) - room // 3 :].decode(errors="ignore"), from_end=True)
+    shown = len(head.encode())
+    left_out = len(data) - shown - len(tail.encode())
+    how = (
+        f'the whole is kept: {READ_OUTPUT}(output="{kept}", offset={shown}) shows what follows'
+        if kept is not None
+        else "ask for less at a time"
+    )
+    return f"{head}\n[... {left_out} of {len(data)} bytes are left out here; {how} ...]\n{tail}"
+
+
+def _whole_lines(text: str, *, from_end: bool) -> str:
+    """Drop the torn line at the cut, unless that would drop more than half."""
+    if from_end:
+        at = text.find("\n")
+        return text[at + 1 :] if 0 <= at < len(text) // 2 else text
+    at = text.rfind("\n")
+    return text[: at + 1] if at > len(text) // 2 else text
+
+
+def _keep(data: bytes, put_blob: PutBlob | None) -> str | None:
+    if put_blob is None:
+        return None
+    try:
+        return put_blob(data)
+    except Exception:  # a store that fails must not take the result with it; its next flush tells
+        return None
