@@ -57,6 +57,14 @@ def _post_with(schedule: Callable[..., object], gone: type[BaseException]) -> Po
     return post
 
 
+_awaited: set[_Job] = set()
+
+
+def working() -> int:
+    """How many calls of all pools of this process somebody waits for: what a virtual clock has to wait for, too."""
+    return len(_awaited)
+
+
 class GivenUp:
     """A call nobody waits for any more, whose thread has not returned: shown to the user.
 
