@@ -73,13 +73,20 @@ def decode_json(text: str | bytes) -> Any:
     try:
         if isinstance(text, bytes):
             text = text.decode("utf-8", "replace")
-        return clean_json(json.loads(text, parse_constant=_no_constant))[0]
+        return clean_json(json.loads(text, parse_constant=_no_constant, parse_float=_finite))[0]
     except RecursionError:
         raise ValueError("the JSON nests too deeply") from None
 
 
 def _no_constant(word: str) -> Any:
     raise ValueError(f"{word} is not JSON")
+
+
+def _finite(word: str) -> float:
+    value = float(word)
+    if value in (float("inf"), float("-inf")):
+        raise ValueError(f"the number {preview(word, 40)} is out of range")
+    return value
 
 
 def describe(exc: BaseException) -> str:

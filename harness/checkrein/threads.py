@@ -57,14 +57,6 @@ def _post_with(schedule: Callable[..., object], gone: type[BaseException]) -> Po
     return post
 
 
-_awaited: set[_Job] = set()
-
-
-def working() -> int:
-    """How many calls of all pools of this process somebody waits for: what a virtual clock has to wait for, too."""
-    return len(_awaited)
-
-
 class GivenUp:
     """A call nobody waits for any more, whose thread has not returned: shown to the user.
 
@@ -183,6 +175,9 @@ class ThreadPool:
         _awaited.add(job)
         try:
             await job.event.wait()
+        except GeneratorExit:  # the coroutine is closed, most likely without a loop: nobody is left to be told
+            self._leave(job)
+            raise
         except BaseException:
             if self._leave(job) and anyio.current_effective_deadline() == float("-inf"):
                 return job.result()  # type: ignore[no-any-return]  # the scope raises again at the next checkpoint
