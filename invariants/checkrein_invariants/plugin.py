@@ -23,9 +23,8 @@ from .rules import RULES, Violation
 from .watch import Watch
 
 if TYPE_CHECKING:
-    from checkrein.harness import Harness
-
     from checkrein.agents import AgentLike
+    from checkrein.harness import Harness
     from checkrein.session import Session
 
 __all__ = ["Plugin", "VIOLATION"]
