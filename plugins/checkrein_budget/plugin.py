@@ -66,9 +66,9 @@ class Plugin:
         max_calls: int = 0
         max_tokens: int = 0
         max_time_s: float = 0.0
-        max_repeats: int = 0
+        max_repeats: int = 5
         max_period: int = 4
-        max_malformed: int = 0
+        max_malformed: int = 5
         polling: tuple[str, ...] = ()
 
         def __post_init__(self) -> None:
