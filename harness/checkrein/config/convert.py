@@ -30,8 +30,8 @@ T = TypeVar("T")
 Steps = tuple[Any, ...]
 MOST_PROBLEMS = 20
 _BARE = re.compile(r"[\w-]+")
-_LISTS = (list, tuple, set, frozenset, abc.Sequence, abc.MutableSequence, abc.Collection, abc.Set, abc.MutableSet)
-_DICTS = (dict, abc.Mapping, abc.MutableMapping)
+LISTS = (list, tuple, set, frozenset, abc.Sequence, abc.MutableSequence, abc.Collection, abc.Set, abc.MutableSet)
+DICTS = (dict, abc.Mapping, abc.MutableMapping)
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,7 +134,7 @@ def _problems(value: Any, type_: Any, steps: Steps) -> Iterator[tuple[Steps, str
 def _in_members(value: Any, type_: Any, steps: Steps) -> Iterator[tuple[Steps, str]]:
     fields = fields_of(type_)
     shape = get_origin(type_) or type_
-    if isinstance(value, Mapping) and (fields is not None or shape in (*_DICTS, Any)):
+    if isinstance(value, Mapping) and (fields is not None or shape in (*DICTS, Any)):
         for key, member in value.items():
             if fields is None:
                 yield from _in_key(key, type_, (*steps, key))
@@ -146,14 +146,14 @@ def _in_members(value: Any, type_: Any, steps: Steps) -> Iterator[tuple[Steps, s
         for key, (_, required) in (fields or {}).items():
             if required and key not in value:
                 yield steps, f"missing key {key!r}; add it"
-    elif isinstance(value, (list, tuple)) and shape in (*_LISTS, Any):
+    elif isinstance(value, (list, tuple)) and shape in (*LISTS, Any):
         for index, member in enumerate(value):
             yield from _problems(member, _item(type_, index), (*steps, index))
 
 
 def _in_key(key: Any, type_: Any, steps: Steps) -> Iterator[tuple[Steps, str]]:
     """A key that is none of the words a mapping takes."""
-    if get_origin(type_) in _DICTS and get_origin(words := get_args(type_)[0]) is Literal:
+    if get_origin(type_) in DICTS and get_origin(words := get_args(type_)[0]) is Literal:
         known = [str(word) for word in get_args(words)]
         if key not in known:
             yield steps, f"unknown key {key!r}{did_you_mean(str(key), known) or _listing(known)}"
@@ -184,11 +184,11 @@ def _tag_field(type_: Any) -> str | None:
 def _item(type_: Any, step: Any) -> Any:
     """The type of a member of a list or mapping; Any where it is not declared."""
     origin, arguments = get_origin(type_), get_args(type_)
-    if origin in _DICTS:
+    if origin in DICTS:
         return arguments[1]
     if origin is tuple and Ellipsis not in arguments:
         return arguments[step] if step < len(arguments) else Any
-    return arguments[0] if origin in _LISTS and arguments else Any
+    return arguments[0] if origin in LISTS and arguments else Any
 
 
 def _meant(value: Any, type_: Any) -> Any:
@@ -199,10 +199,10 @@ def _meant(value: Any, type_: Any) -> Any:
         return type_
     members = [_meant(value, each) for each in get_args(type_)]
     if isinstance(value, Mapping):
-        members = [each for each in members if fields_of(each) is not None or (get_origin(each) or each) in _DICTS]
+        members = [each for each in members if fields_of(each) is not None or (get_origin(each) or each) in DICTS]
         members = [each for each in members if _tagged(value, each)] or members
     elif isinstance(value, (list, tuple)):
-        members = [each for each in members if (get_origin(each) or each) in _LISTS]
+        members = [each for each in members if (get_origin(each) or each) in LISTS]
     else:
         members = [each for each in members if each is not NoneType]
     return members[0] if len(members) == 1 else Any

@@ -27,7 +27,7 @@ AGENT: dict[str, Any] = {"id": "a"}
     [
         ({"modle": "x"}, "modle", "unknown key 'modle'; did you mean 'model'?"),
         ({"xyz": 1}, "xyz", "known are agents, limits, loop, model, plugins, session"),
-        ({"a.b": 1}, "'a.b'", "unknown key"),
+        ({"a b": 1}, "'a b'", "unknown key"),
         ({"model": 1}, "model", "expected str, got int"),
         ({"model": ""}, "model", "expected str of length >= 1, got an empty str"),
         ({"agents": 1}, "agents", "expected array, got int"),
