@@ -38,6 +38,8 @@ class Body(httpx2.AsyncByteStream):
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
         for step in self.steps:
+            if self.closed:
+                raise httpx2.ReadError("closed")
             if isinstance(step, bytes):
                 await anyio.sleep(0)
                 yield step
@@ -54,13 +56,15 @@ class Wire(httpx2.AsyncBaseTransport):
     """A transport that answers each request with one scripted body."""
 
     def __init__(self, *steps: Step, status: int = 200, headers: dict[str, str] | None = None, wait_s: float = 0.0):
-        self.body = Body(list(steps))
+        self.steps = list(steps)
+        self.body = Body(self.steps)
         self.requests: list[httpx2.Request] = []
         self.status, self.headers, self.wait_s = status, headers or {}, wait_s
 
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
         self.requests.append(request)
         await anyio.sleep(self.wait_s)
+        self.body = Body(self.steps)
         return httpx2.Response(self.status, headers=self.headers, stream=self.body)
 
 
