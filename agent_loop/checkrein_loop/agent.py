@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import anyio
 import msgspec
+
 from checkrein.agents import AgentSpec, PendingInput, TurnView
 from checkrein.errors import AgentDisposed, GateClosed, WouldDeadlock
 from checkrein.events import Cause

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from anyio import get_cancelled_exc_class
+
 from checkrein.errors import GateClosed, PluginFault, ProviderError
 from checkrein.events import Cause, Reason
 from checkrein.owner import absorb, ours

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import anyio
 import msgspec
+
 from checkrein.agents import Approval, Approver
 from checkrein.around import around
 from checkrein.calls import Call, Outcome, error_outcome
@@ -112,7 +113,7 @@ class _Run:
             plugin=plugin,
         )
         services = agent.harness.services
-        approver = services.service(Approver) if services.has(Approver) else None
+        approver = services.service(Approver) if services.has(Approver) else None  # type: ignore[type-abstract]
         answer = "closed"
         try:
             await agent.flush("approval")
@@ -233,7 +234,7 @@ class _Watched:
 
     def __await__(self) -> Generator[Any, Any, Any]:
         steps = self._inner.__await__()
-        send = getattr(steps, "send", None) or (lambda _: next(steps))  # type: ignore[call-overload]
+        send = getattr(steps, "send", None) or (lambda _: next(steps))
         sent: Any = None
         error: BaseException | None = None
         while True:
@@ -241,7 +242,7 @@ class _Watched:
             try:
                 if error is not None:
                     failure_, error = error, None
-                    out = steps.throw(failure_)  # type: ignore[attr-defined]
+                    out = steps.throw(failure_)
                 else:
                     out = send(sent)
             except StopIteration as stop:

@@ -11,6 +11,7 @@ from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 import anyio
+
 from checkrein.chunks import Assembler
 from checkrein.decisions import Retry
 from checkrein.errors import CheckreinError, ProviderError

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import msgspec
+
 from checkrein.errors import CheckreinError
 from checkrein.events import PromptPart, Reason, RequestHeader
 from checkrein.messages import Request, ToolMessage, ToolSchema, UserMessage
@@ -151,7 +152,7 @@ class Prompt:
         )
 
     def _id(self, content: str | ToolSchema) -> str:
-        key = content if isinstance(content, str) else id(content)
+        key: Any = content if isinstance(content, str) else id(content)
         if key not in self._ids:
             if len(self._ids) > 10_000:  # sections that say the time make a new part each step
                 self._ids.clear()
@@ -159,7 +160,7 @@ class Prompt:
         return self._ids[key][1]
 
 
-def _plain(content: str | ToolSchema) -> Any:
+def _plain(content: Any) -> Any:
     return content if isinstance(content, str) else clean_json(msgspec.to_builtins(content))[0]
 
 

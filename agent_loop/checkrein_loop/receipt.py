@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import anyio
+
 from checkrein.errors import AgentDisposed, AgentError, GateClosed
 from checkrein.events import AssistantAnswer
 from checkrein.messages import CallBlock, Usage, content_text

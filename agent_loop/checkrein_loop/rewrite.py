@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import msgspec
+
 from checkrein.errors import PluginFault
 from checkrein.events import AssistantPartial
 from checkrein.messages import AssistantMessage, CallBlock, Content, content_text

@@ -12,6 +12,7 @@ from time import perf_counter
 from typing import TYPE_CHECKING
 
 import anyio
+
 from checkrein.calls import Call, Outcome, error_outcome
 from checkrein.errors import InvalidArguments
 from checkrein.events import ToolCalled, ToolEnded, ToolResulted

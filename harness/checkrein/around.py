@@ -84,7 +84,18 @@ class _Stage:
         "asked",
     )
 
-    def __init__(self, hooks: Hooks, chain: Chain, index: int, session: Session, agent: Any, call: Call, changed: tuple[str, ...], begun: Callable[[], bool], next_: Callable[[int, Call, tuple[str, ...]], Awaitable[Outcome]]) -> None:  # fmt: skip
+    def __init__(
+        self,
+        hooks: Hooks,
+        chain: Chain,
+        index: int,
+        session: Session,
+        agent: Any,
+        call: Call,
+        changed: tuple[str, ...],
+        begun: Callable[[], bool],
+        next_: Callable[[int, Call, tuple[str, ...]], Awaitable[Outcome]],
+    ) -> None:
         self.hooks = hooks
         self.chain = chain
         self.index = index

@@ -129,11 +129,10 @@ class Assembler:
         """
         if self.finish is not None:
             raise _broken(f"a {type(chunk).__name__} after finish")
-        kind = type(chunk)
-        if kind is TextChunk:
-            self._part(chunk.index, "text").pieces.append(chunk.text)  # type: ignore[union-attr]
-        elif kind is ThinkingChunk:
-            self._part(chunk.index, "thinking").pieces.append(chunk.text)  # type: ignore[union-attr]
+        if isinstance(chunk, TextChunk):
+            self._part(chunk.index, "text").pieces.append(chunk.text)
+        elif isinstance(chunk, ThinkingChunk):
+            self._part(chunk.index, "thinking").pieces.append(chunk.text)
         else:
             self._rare(chunk)
 

@@ -101,24 +101,23 @@ class History:
         calls: list[CallBlock] = []
         told = False
         for block in event.content:
-            kind = type(block)
-            if kind is TextBlock:
-                if not block.text:  # type: ignore[union-attr]
+            if isinstance(block, TextBlock):
+                if not block.text:
                     continue
                 told = True
-            elif kind is CallBlock:
-                if block.call_id in self._ids:  # type: ignore[union-attr]
+            elif isinstance(block, CallBlock):
+                if block.call_id in self._ids:
                     continue
-                self._ids.add(block.call_id)  # type: ignore[union-attr]
-                if not is_object(block.arguments):  # type: ignore[union-attr]
-                    block = CallBlock(block.call_id, block.name, "{}", block.provider_metadata)  # type: ignore[union-attr]
-                calls.append(block)  # type: ignore[arg-type]
+                self._ids.add(block.call_id)
+                if not is_object(block.arguments):
+                    block = CallBlock(block.call_id, block.name, "{}", block.provider_metadata)
+                calls.append(block)
                 told = True
-            elif kind is ThinkingBlock:
-                text, metadata = thinking.get(block.index, ("", None))  # type: ignore[union-attr]
+            elif isinstance(block, ThinkingBlock):
+                text, metadata = thinking.get(block.index, ("", None))
                 if not text and metadata is None:
                     continue
-                block = ThinkingBlock(block.index, text, metadata)  # type: ignore[union-attr]
+                block = ThinkingBlock(block.index, text, metadata)
             else:
                 told = True
             blocks.append(block)

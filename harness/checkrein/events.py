@@ -555,4 +555,4 @@ KnownEvent: TypeAlias = (
 )
 AnyEvent: TypeAlias = KnownEvent | FreeEvent
 
-KNOWN: dict[str, type[Event]] = {cls.__struct_config__.tag: cls for cls in KnownEvent.__args__}  # type: ignore[attr-defined,misc]
+KNOWN: dict[str, type[Event]] = {cls.__struct_config__.tag: cls for cls in KnownEvent.__args__}

@@ -15,7 +15,7 @@ import anyio
 from msgspec import Struct
 
 from .chunks import Chunk, TextChunk, ThinkingChunk
-from .events import AnyEvent, ToolCalled, ToolResulted
+from .events import AnyEvent, InboxDiscarded, ToolCalled, ToolResulted, UserInput
 from .events import TurnEnd as TurnEnded
 
 if TYPE_CHECKING:
@@ -248,10 +248,10 @@ class TurnStream:
         """Return what a consumer gets for an event of its turn; None for what came before the turn."""
         assert self.receipt is not None
         if not self._started:
-            if event.type == "user/message" and getattr(event, "id", None) == self.receipt.id:
-                self._started = event.turn  # type: ignore[union-attr]
+            if type(event) is UserInput and event.id == self.receipt.id:
+                self._started = event.turn
                 return event
-            if event.type == "inbox/discarded" and getattr(event, "id", None) == self.receipt.id:
+            if type(event) is InboxDiscarded and event.id == self.receipt.id:
                 raise StopAsyncIteration
             return None
         if type(event) is ToolCalled:

@@ -253,9 +253,9 @@ def as_content(content: str | Block | Sequence[Block]) -> Content:
     """Return content as a list of blocks; a str becomes one text block."""
     if isinstance(content, str):
         return [TextBlock(content)]
-    if isinstance(content, Sequence):
-        return list(content)
-    return [content]
+    if isinstance(content, Struct):
+        return [content]
+    return list(content)
 
 
 def content_text(content: Sequence[Block]) -> str:

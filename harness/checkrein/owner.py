@@ -7,7 +7,7 @@ nothing that happens to a waiter reaches a driver.
 from __future__ import annotations
 
 import sys
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, Protocol
 
 import anyio
@@ -77,7 +77,7 @@ class Owner:
         """Whether work can be spawned."""
         return self._group is not None
 
-    def spawn(self, fn: Callable[..., Awaitable[Any]], *args: Any) -> None:
+    def spawn(self, fn: Callable[..., Coroutine[Any, Any, Any]], *args: Any) -> None:
         """Run `fn(*args)` in the owner's group; `fn` must contain everything but our cancellation."""
         if self._group is None:
             raise RuntimeError("the harness is closed: expected `async with Harness(...)` around this call")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Iterator
 from typing import Protocol, runtime_checkable
 
 from .chunks import Chunk
@@ -61,8 +61,8 @@ class Providers:
         """Forget a provider."""
         self._by_name.pop(name, None)
 
-    def __iter__(self) -> Iterable[Provider]:  # type: ignore[override]
-        return iter(self._by_name.values())  # type: ignore[return-value]
+    def __iter__(self) -> Iterator[Provider]:
+        return iter(self._by_name.values())
 
     def names(self) -> list[str]:
         """The registered names."""
@@ -85,7 +85,8 @@ class Providers:
         provider = self._by_name.get(name)
         if provider is None:
             raise ConfigError(
-                f"expected a model id as provider:model with one of the providers {', '.join(self.names()) or '(none)'};"
+                "expected a model id as provider:model with one of the providers"
+                f" {', '.join(self.names()) or '(none)'};"
                 f" got {model!r}{did_you_mean(name, self._by_name)}"
             )
         if (missing := provider.missing()) is not None:

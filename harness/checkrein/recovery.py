@@ -235,17 +235,24 @@ def _without_gc(rows: int) -> Iterator[None]:
 def _pick(chunk: Sequence[bytes], events: list[AnyEvent], lines: list[bytes], damage: _Damage) -> None:
     """Take the good events out of a chunk that holds damage."""
     for line in chunk:
-        left = len(line)
+        end = 0
         for part in (line,) if _is_sealed(line) else salvage(line):
             try:
                 event = decode(part)
             except DamagedLine:
                 continue
-            left -= len(part)
+            begin = line.index(part, end)
+            if begin > end:
+                damage.append((_last(events), begin - end))
+            end = begin + len(part)
             events.append(event)
             lines.append(part)
-        if left:
-            damage.append((events[-1].seq if events else -1, left))
+        if end < len(line):
+            damage.append((_last(events), len(line) - end))
+
+
+def _last(events: Sequence[AnyEvent]) -> int:
+    return events[-1].seq if events else -1
 
 
 def _is_sealed(line: bytes) -> bool:

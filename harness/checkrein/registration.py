@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from .errors import CheckreinError, PluginError
-from .eventtypes import EventType
 from .events import KNOWN
+from .eventtypes import EventType
 from .prompt import Section
 
 if TYPE_CHECKING:
@@ -64,7 +64,8 @@ def _ask(harness: Harness, hook: str, kind: type | None) -> Iterable[tuple[str, 
         name = impl.plugin_name
         try:
             args = (harness,) if "harness" in impl.argnames else ()
-            items = list(impl.function(*args) or ())
+            answer: Any = impl.function(*args)
+            items = list(answer or ())
         except (CheckreinError, KeyboardInterrupt):
             raise
         except BaseException as exc:

@@ -147,7 +147,7 @@ class Session:
             RefusedAtAppend: it cannot be encoded, or breaks a structural rule; the log is unchanged.
         """
         if self._notifying:
-            return self._defer(  # type: ignore[return-value]
+            return self._defer(  # type: ignore[no-any-return]
                 lambda: kind(self.state.next_seq, time_ns() // 1_000_000, **fields), kind is PluginFaulted
             )
         event = kind(self.state.next_seq, time_ns() // 1_000_000, **fields)
@@ -179,7 +179,7 @@ class Session:
             return FreeEvent(type, self.state.next_seq, time_ns() // 1_000_000, members)
 
         if self._notifying:
-            return self._defer(make)
+            return self._defer(make)  # type: ignore[no-any-return]
         event = make()
         self._commit(event)
         return event
@@ -267,7 +267,7 @@ class Session:
                 self._notifying = True
         return held
 
-    def _defer(self, make: Callable[[], AnyEvent], is_fault: bool = False) -> Deferred:
+    def _defer(self, make: Callable[[], Any], is_fault: bool = False) -> Any:
         deferred = Deferred(make, self._generation + 1, self.author, is_fault)
         self._deferred.append(deferred)
         return deferred
