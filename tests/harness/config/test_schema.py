@@ -138,41 +138,48 @@ ODD = st.sampled_from([None, True, False, -1, 0, 1, 2, 1.0, 0.5, 2**31, 2**31 + 
 ANY = st.recursive(ODD, lambda each: st.lists(each, max_size=2) | st.dictionaries(st.sampled_from(["a", "size"]), each))
 
 
+NUMBERS = st.sampled_from([-1, 0, 1, 5, 2**31, 0.5])
+
+
 def table(**members: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
-    """A table with any of these members, each now and then of another type; sometimes with a key nobody knows."""
-    mixed = {name: st.one_of(each, each, each, ANY) for name, each in members.items()}
-    return st.one_of(
-        st.fixed_dictionaries({}, optional=mixed),
-        st.fixed_dictionaries({}, optional=mixed),
-        st.fixed_dictionaries({}, optional={**mixed, "unknown": ODD}),
+    """A table with any of these members; now and then one is of another type, or has a key nobody knows."""
+    right = st.fixed_dictionaries({}, optional=members)
+    name = st.sampled_from([*members, "unknown"])
+    one_wrong = st.builds(
+        lambda table, name, odd: {**table, name: odd}, right, name, ANY | NUMBERS | st.sampled_from(WORDS)
     )
+    return st.one_of(right, right, right, right, right, one_wrong)
 
 
-TEXT = st.sampled_from(WORDS)
-NUMBER = st.sampled_from([-1, 0, 1, 5, 2**31, 0.5])
-INNER = table(size=NUMBER, hint=TEXT)
+TEXT = st.sampled_from(["a", "p:m", "x y", "日本"])
+COUNT = st.sampled_from([1, 5, 2**31])
+SHARE = st.sampled_from([1, 0.5, 86_400])
+INNER = table(hint=TEXT).map(lambda inner: {"size": 1, **inner}) | table(size=COUNT, hint=TEXT)
 LIMIT = table(
-    max_calls=NUMBER,
+    max_calls=COUNT,
     words=st.lists(TEXT, max_size=2),
     root=TEXT,
-    colour=TEXT,
-    mode=TEXT,
+    colour=st.sampled_from(["red", "blue"]),
+    mode=st.sampled_from(["fast", "slow", None]),
     inner=INNER,
     by_name=st.dictionaries(TEXT, INNER, max_size=2),
 )
-NEED = table(key=TEXT, share=NUMBER)
+NEED = table(key=TEXT, share=SHARE)
 AGENTS = st.lists(
-    table(
-        id=st.sampled_from(["a", "b", "c", "a b", ""]),
-        model=TEXT,
-        system_prompt=TEXT,
-        tools=st.lists(TEXT, max_size=2),
-        plugins=table(limit=LIMIT, need=NEED, bare=table()),
-        max_steps=NUMBER,
-        max_parallel_tool_calls=NUMBER,
-        inbox_max=NUMBER,
-        queue_mode=TEXT,
-        settings=st.dictionaries(TEXT, ANY, max_size=2),
+    st.builds(
+        lambda id_, agent: {**id_, **agent},
+        st.sampled_from([{"id": "a"}, {"id": "b"}, {"id": "c"}, {"id": "日本"}, {"id": "a b"}, {}]),
+        table(
+            model=TEXT,
+            system_prompt=TEXT,
+            tools=st.lists(TEXT, max_size=2),
+            plugins=table(limit=LIMIT, need=NEED, bare=table()),
+            max_steps=COUNT,
+            max_parallel_tool_calls=COUNT,
+            inbox_max=COUNT,
+            queue_mode=st.sampled_from(["all", "one"]),
+            settings=st.dictionaries(TEXT, ANY, max_size=2),
+        ),
     ),
     max_size=2,
 )
@@ -180,12 +187,18 @@ DOCUMENT = table(
     model=TEXT,
     loop=TEXT,
     agents=AGENTS,
-    plugins=table(block=st.lists(TEXT, max_size=2), autoload=st.booleans(), limit=LIMIT, need=NEED, bare=table()),
-    session=table(store=TEXT, dir=TEXT, sync=TEXT),
+    plugins=table(
+        block=st.lists(TEXT, max_size=2),
+        autoload=st.booleans(),
+        limit=LIMIT,
+        need=NEED.map(lambda need: {"key": "k", **need} if isinstance(need, dict) else need),
+        bare=table(),
+    ),
+    session=table(store=TEXT, dir=TEXT, sync=st.sampled_from(["turn", "always"])),
     limits=table(
-        tool_threads=NUMBER,
-        close_timeout_s=NUMBER,
-        hook_deadlines_s=st.dictionaries(st.sampled_from(["tools_guard", "nix"]), NUMBER),
+        tool_threads=COUNT,
+        close_timeout_s=SHARE,
+        hook_deadlines_s=st.dictionaries(st.sampled_from(["tools_guard", "session_flush"]), SHARE),
     ),
 )
 
@@ -201,7 +214,7 @@ def beyond_a_schema(document: dict[str, Any]) -> bool:
     return len(ids) != len(set(ids)) or (bool(needing) and not plain)
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=300, deadline=None)
 @given(document=DOCUMENT)
 def test_schema_and_loader_agree_on_any_document(document: Any) -> None:
     if isinstance(document, dict) and beyond_a_schema(document):
