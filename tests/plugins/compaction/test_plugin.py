@@ -126,17 +126,17 @@ def test_what_the_provider_counted_corrects_the_estimate(run: Callable[..., Any]
     async def cut_at(tokens_per_estimate: float) -> int:
         def answer(request: Request) -> Any:
             counted = int(size(request.messages) * tokens_per_estimate)
-            return [call("fetch"), usage(input=counted // 2, cache_read=counted - counted // 2)]
+            return [call("fetch", {"size": 1_600}), usage(input=counted // 2, cache_read=counted - counted // 2)]
 
-        model = ScriptedModel(*[answer] * 199, "done", window_tokens=20_000)
+        model = ScriptedModel(*[answer] * 60, "done", window_tokens=20_000)
         async with Agent(model, tools=[fetch], plugins=[config()], max_steps=0) as agent:
             await agent.run("the task")
-            return next((index for index, edit in enumerate(edits(agent)) if edit is not None), 200)
+            return next((index for index, edit in enumerate(edits(agent)) if edit is not None), 60)
 
     async def main() -> None:
         truthful, double, half = await cut_at(1), await cut_at(2), await cut_at(0.5)
-        assert 110 <= truthful <= 150
-        assert double < truthful * 0.65 and half > truthful
+        assert 33 <= truthful <= 40
+        assert double < truthful * 0.7 and half > truthful
 
     run(main)
 
