@@ -27,7 +27,7 @@ from checkrein.events import (
     ToolResulted,
 )
 from checkrein.eventtypes import EventType
-from checkrein.messages import AssistantMessage, Content, MediaBlock, Message, OpaqueBlock, TextBlock, ToolMessage
+from checkrein.messages import AssistantMessage, Content, MediaBlock, OpaqueBlock, TextBlock, ToolMessage
 from checkrein.requests import apply_edits
 from checkrein.rules import apply
 from checkrein.state import State
@@ -35,7 +35,7 @@ from checkrein.state import State
 from .rules import Report
 from .validators import validate_history
 
-__all__ = ["Deep", "NEVER", "STEPS", "EVERY"]
+__all__ = ["Deep", "NEVER", "STEPS", "EVERY", "request_of"]
 
 NEVER, STEPS, EVERY = "never", "steps", "every"
 _SHOWN = 5
@@ -169,23 +169,26 @@ class Deep:
         header = self._headers.get(event.header)
         if header is None or self._blind or self._unnamed:
             return
-        history = self._state.history
-        sent = apply_edits(event.edits, history.view(), history.seqs)
-        if len(sent) != event.messages:
-            self._report.add("O16", f"the log gives {len(sent)} messages, the request had {event.messages}", header.seq)
-        elif (digest := _digest(header, list(sent))) != event.digest:
+        count, digest = request_of(self._state, header, event.edits)
+        if count != event.messages:
+            self._report.add("O16", f"the log gives {count} messages, the request had {event.messages}", header.seq)
+        elif digest != event.digest:
             self._report.add("O16", f"the log gives a request of digest {digest[:12]}…, sent was {event.digest[:12]}…")
+
+
+def request_of(state: State, header: RequestHeader, edits: dict[str, Any] | None) -> tuple[int, str]:
+    """How many messages a request sent at this point of the log has, and its digest.
+
+    The digest is computed on its own, as EVENTS.md defines it: each message, then the header, as canonical JSON.
+    """
+    messages = apply_edits(edits, state.history.view(), state.history.seqs)
+    chain = sha256()
+    for message in messages:
+        chain.update(_canonical(message) + b"\n")
+    chain.update(_canonical([header.provider, header.model, header.settings, header.system, header.tools]))
+    return len(messages), chain.hexdigest()
 
 
 def _readable(content: Content) -> Content:
     blocks: Content = [b for b in content if type(b) is MediaBlock or (type(b) is TextBlock and b.text)]
     return blocks or [TextBlock(NO_OUTPUT)]
-
-
-def _digest(header: RequestHeader, messages: list[Message]) -> str:
-    """The digest as EVENTS.md defines it, on its own: each message, then the header, as canonical JSON."""
-    chain = sha256()
-    for message in messages:
-        chain.update(_canonical(message) + b"\n")
-    chain.update(_canonical([header.provider, header.model, header.settings, header.system, header.tools]))
-    return chain.hexdigest()

@@ -6,6 +6,7 @@ the next turn/start. Not here: the order inside a step (order.py).
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from .folds import Fold, Loose, Where, differs
@@ -13,21 +14,18 @@ from .rules import Report
 
 __all__ = ["Placement"]
 
-_IN_TURN = frozenset(("user/message", "context/message"))
-_IN_STEP = frozenset(
-    (
-        "steering/message",
-        "request/header",
-        "request/start",
-        "request/end",
-        "assistant/thinking",
-        "assistant/partial",
-        "assistant/message",
-        "tool/call",
-        "tool/start",
-        "tool/end",
-        "tool/result",
-    )
+_IN_STEP = (
+    "steering/message",
+    "request/header",
+    "request/start",
+    "request/end",
+    "assistant/thinking",
+    "assistant/partial",
+    "assistant/message",
+    "tool/call",
+    "tool/start",
+    "tool/end",
+    "tool/result",
 )
 
 
@@ -40,12 +38,15 @@ class Placement(Fold):
         self._last_turn = 0
         self._adrift = False
         self._jumped = False
-        self._moves = {
+        self._places: dict[str, Callable[[str, Any], bool]] = {
             "turn/start": self._turn_start,
             "turn/end": self._turn_end,
             "step/start": self._step_start,
             "step/end": self._step_end,
+            "user/message": self._in_turn,
+            "context/message": self._context,
             "log/gap": self._gap,
+            **dict.fromkeys(_IN_STEP, self._in_step),
         }
 
     def number(self, seq: int) -> bool | None:
@@ -65,16 +66,13 @@ class Placement(Fold):
 
     def place(self, word: str, event: Any) -> bool:
         """Move on by this event; False if it lies where it may not and must not be folded further."""
-        move = self._moves.get(word)
-        if move is not None:
-            return move(event)
-        if word in _IN_STEP:
+        place = self._places.get(word)
+        return place is None or place(word, event)
+
+    def _context(self, word: str, event: Any) -> bool:
+        if self.where.step or event.step is not None:
             return self._in_step(word, event)
-        if word in _IN_TURN:
-            if word == "context/message" and (self.where.step or event.step is not None):
-                return self._in_step(word, event)
-            return self._in_turn(word, event)
-        return True
+        return self._in_turn(word, event)
 
     def lost(self) -> None:
         """Adrift until the next turn/start."""
@@ -94,7 +92,7 @@ class Placement(Fold):
 
     # --- turns -----------------------------------------------------------------------------------------
 
-    def _turn_start(self, event: Any) -> bool:
+    def _turn_start(self, word: str, event: Any) -> bool:
         where = self.where
         if where.turn:
             self.report.add("O2", f"turn {event.turn} starts while turn {where.turn} is open", where.turn_seq)
@@ -112,8 +110,8 @@ class Placement(Fold):
         where.turn_seq = self.report.seq
         self._last_turn = number
 
-    def _turn_end(self, event: Any) -> bool:
-        if not self._in_turn("turn/end", event):
+    def _turn_end(self, word: str, event: Any) -> bool:
+        if not self._in_turn(word, event):
             return False
         where = self.where
         if where.step:
@@ -153,8 +151,8 @@ class Placement(Fold):
 
     # --- steps -----------------------------------------------------------------------------------------
 
-    def _step_start(self, event: Any) -> bool:
-        if not self._in_turn("step/start", event):
+    def _step_start(self, word: str, event: Any) -> bool:
+        if not self._in_turn(word, event):
             return False
         where = self.where
         if where.step:
@@ -171,8 +169,8 @@ class Placement(Fold):
         where.steps += 1
         where.step_seq = self.report.seq
 
-    def _step_end(self, event: Any) -> bool:
-        if not self._in_turn("step/end", event):
+    def _step_end(self, word: str, event: Any) -> bool:
+        if not self._in_turn(word, event):
             return False
         where = self.where
         if not where.step:
@@ -183,9 +181,11 @@ class Placement(Fold):
         return True
 
     def _in_step(self, word: str, event: Any) -> bool:
+        where, number = self.where, event.step
+        if number is not None and number == where.step and event.turn == where.turn and not self._adrift:
+            return True
         if not self._in_turn(word, event):
             return False
-        where, number = self.where, event.step
         if where.step:
             if word == "context/message" and number is None and type(event) is not Loose:
                 self.report.add("O5", f"{word} inside step {where.step} does not name it", where.step_seq)
@@ -202,7 +202,7 @@ class Placement(Fold):
 
     # --- gaps ------------------------------------------------------------------------------------------
 
-    def _gap(self, event: Any) -> bool:
+    def _gap(self, word: str, event: Any) -> bool:
         if not self.report.settle(("gap", event.after, event.before)):
             self.report.add("O1", f"log/gap names {event.after} to {event.before}, where nothing is missing")
         return True

@@ -32,65 +32,10 @@ from checkrein.events import (
     TurnStart,
     UserInput,
 )
-from checkrein.eventtypes import Balance
 from checkrein.messages import OpaqueBlock, Source, Usage
 from checkrein_invariants import RULES, check_events
 from checkrein_invariants.builder import LogBuilder, renumber
-
-LEASE = Balance("lease/open", "lease/close", "lease")
-
-
-def everything() -> LogBuilder:
-    """A right log that holds every kind of event."""
-    log = LogBuilder()
-    first = log.accept("do it")
-    second = log.accept("and that", source=Source("agent", id="boss"))
-    log.start_turn(first, second)
-    late = log.accept("but first", kind="steering")
-    note = log.accept("it rains", kind="context")
-    log.start_step()
-    log.context(note)
-    log.start_request()
-    log.think("let me see")
-    log.end_request("error")
-    log.fault("retrier", "request_error", turn=1, step=1)
-    log.start_request()
-    log.think("again")
-    log.end_request(finish_reason="tool_calls", usage=Usage(input=10, output=5, reasoning=3))
-    a, b, c = log.answer("I will", [("write", "{}"), ("read", '{"path":"x"}'), ("write", "")], thinking=[0])
-    log.ask(a, "a1")
-    log.start(b, "read_only")
-    log.end(b, "text")
-    log.free("lease/open", lease="L", plugin="leases")
-    log.decide("a1")
-    log.start(a)
-    inner = log.nested(a)
-    log.start(inner, "idempotent")
-    log.result(inner)
-    log.result(a)
-    log.result(b, end=log.events.index(next(e for e in log.events if isinstance(e, ToolEnded))))
-    log.free("lease/close", lease="L", plugin="leases")
-    log.result(c, "bad arguments", code="INVALID_ARGUMENTS")
-    log.end_step()
-    log.start_step()
-    log.steer(late)
-    log.start_request()
-    log.end_request("cancelled")
-    log.partial()
-    log.end_step()
-    log.end_turn("cancelled")
-    log.compact(1, find(log, StepEnd, 1))
-    log.discard(log.accept("never mind"))
-    log.simple_turn()
-    log.start_turn()
-    log.start_step()
-    log.header("change", model="m2")
-    log.start_request()
-    log.end_request("error")
-    log.fault("guard", "agent_request", "turn_ended")
-    log.end_step()
-    log.end_turn("error", error="plugin", plugin="guard")
-    return log
+from checkrein_invariants.samples import LEASE, everything
 
 
 def check(log: LogBuilder, *, open_ok: bool = False) -> list[str]:

@@ -6,8 +6,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from checkrein.codec import decode, encode, seal
+from checkrein.events import AnyEvent
 from checkrein_invariants import LogBuilder, Oracle, check_events
 from checkrein_invariants.builder import renumber
+from checkrein_invariants.deep import EVERY, Deep
+from checkrein_invariants.rules import Report
+from checkrein_invariants.samples import with_true_requests
 from checkrein_invariants.strategies import logs
 
 FAST = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow], derandomize=True)
@@ -176,3 +180,35 @@ def test_violations_are_bounded() -> None:
         oracle.feed(event)
     assert len(oracle.violations) == MAX_VIOLATIONS
     assert oracle.report.dropped == 50
+
+
+def deep(events: list[AnyEvent], when: str = EVERY) -> list[str]:
+    report = Report()
+    derived = Deep(report, when=when)
+    for event in events:
+        report.seq = event.seq
+        derived.feed(event)
+    derived.finish()
+    return [str(violation) for violation in report.violations]
+
+
+@FAST
+@given(logs())
+def test_O15_O16_the_history_of_every_prefix_is_valid_and_every_request_can_be_rebuilt(log: LogBuilder) -> None:
+    assert deep(with_true_requests(log).events) == []
+
+
+@FAST
+@given(logs(), st.data())
+def test_L8_the_history_of_any_part_of_a_log_is_valid(log: LogBuilder, data: st.DataObject) -> None:
+    kept = data.draw(st.lists(st.booleans(), min_size=len(log.events), max_size=len(log.events)))
+    events = [event for event, keep in zip(log.events, kept, strict=True) if keep]
+    found = deep(events)
+    assert [text for text in found if text.startswith("O15") and "does not hold" not in text] == []
+
+
+@FAST
+@given(logs(), st.data())
+def test_L8_the_history_of_any_order_of_a_log_is_valid(log: LogBuilder, data: st.DataObject) -> None:
+    events = renumber(data.draw(st.permutations(log.events)))
+    assert [text for text in deep(events) if text.startswith("O15") and "does not hold" not in text] == []
