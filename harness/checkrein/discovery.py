@@ -59,7 +59,7 @@ class Found:
 
 
 def discover(group: str) -> list[Found]:
-    """Return the entry points of a group in plugin order: ours as declared, then the others by name.
+    """Return the entry points of a group in plugin order: ours in their metadata's order, then the others by name.
 
     The order of directories on sys.path must not decide the order of plugins, so the others are sorted.
 

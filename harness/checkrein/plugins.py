@@ -1,8 +1,8 @@
 """The plugin manager: which plugins there are, which are loaded, in which order, with which config (H2-H6).
 
 pluggy registers and orders; what calls the hooks is hooks.py, what a plugin must look like is
-hookcheck.py. Plugin order is registration order: ours as declared, then the found ones by name, then those
-given by hand, each behind what it requires. Nothing is imported before `load`, and a blocked plugin never.
+hookcheck.py. Plugin order is registration order: ours, then the found ones by name, then those given by hand,
+each behind what it requires. Nothing is imported before `load`, and a blocked plugin never.
 """
 
 from __future__ import annotations

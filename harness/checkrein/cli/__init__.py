@@ -71,7 +71,7 @@ class CommandLine(click.Group):
     """A group whose commands are found by metadata and imported when called."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """The commands' names: ours as declared, then the others."""
+        """The commands' names: ours, then the others."""
         return list(_commands())
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:

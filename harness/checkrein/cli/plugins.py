@@ -60,7 +60,7 @@ def plugins(config_path: str | None, no_plugin: tuple[str, ...], loading: bool, 
         document: dict[str, Any] = {"plugins": [asdict(each) for each in reports], "missing": _missing()}
         click.echo(json.dumps(document if rows is None else {**document, "hooks": rows}, indent=2))
         return
-    click.echo(_table([_report_row(each) for each in reports], ("plugin", "from", "state", "hooks", "problem")))
+    click.echo(_table([_report_row(each) for each in reports], ("plugin", "from", "state", "hooks, or why not")))
     if rows is not None:
         click.echo()
         click.echo(_table([_hook_row(each) for each in rows], ("hook", "kind", "colour", "deadline", "order", "fault")))
@@ -100,7 +100,7 @@ def _implementation(plugin: str, hook: str, counted: Mapping[tuple[str, str], Ac
 def _report_row(report: PluginReport) -> tuple[str, ...]:
     origin = " ".join(part for part in (report.distribution, report.version) if part) or "-"
     state = f"{report.state}, required" if report.required else report.state
-    return report.name, origin, state, ", ".join(report.hooks), report.problem or ""
+    return report.name, origin, state, report.problem or ", ".join(report.hooks)
 
 
 def _hook_row(row: Mapping[str, Any]) -> tuple[str, ...]:

@@ -46,7 +46,6 @@ SHORT_NAMES: dict[str, tuple[tuple[str, ...], Callable[[str, str], Any]]] = {
     "CHECKREIN_MODEL": (("model",), _text),
     "CHECKREIN_LOOP": (("loop",), _text),
     "CHECKREIN_SESSION_STORE": (("session", "store"), _text),
-    "CHECKREIN_SESSION_DIR": (("session", "dir"), _text),
     "CHECKREIN_PLUGINS_ALLOW": (("plugins", "allow"), _names),
     "CHECKREIN_PLUGINS_BLOCK": (("plugins", "block"), _names),
     "CHECKREIN_DISABLE_PLUGIN_AUTOLOAD": (("plugins", "autoload"), _off),

@@ -93,17 +93,13 @@ class PluginsConfig(Struct, frozen=True, kw_only=True):
 
 
 class SessionConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """`[session]`: where sessions are kept.
+    """`[session]`: who keeps sessions. How and where is the store's own table, as `[plugins.persistence]`.
 
     Attributes:
         store: the store's name; `memory` keeps nothing.
-        dir: the folder of file stores, from the project's folder; without it the store's own choice.
-        sync: `turn` syncs to disk at the end of a turn and before an approval, `always` at every flush point.
     """
 
     store: Name = "jsonl"
-    dir: Name | None = None
-    sync: Literal["turn", "always"] = "turn"
 
 
 class LimitsConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -48,7 +48,7 @@ def test_without_a_file_there_is_one_agent_main(load: Load) -> None:
 
 
 def test_each_layer_beats_the_one_before(load: Load) -> None:
-    user = 'model = "user:m"\nloop = "user"\n[session]\nstore = "user"\nsync = "always"\n[limits]\ntool_threads = 1'
+    user = 'model = "user:m"\nloop = "user"\n[session]\nstore = "user"\n[limits]\ntool_threads = 1'
     project = 'model = "project:m"\nloop = "project"\n[session]\nstore = "project"'
     loaded = load(
         user=user,
@@ -58,14 +58,14 @@ def test_each_layer_beats_the_one_before(load: Load) -> None:
     )
     config = loaded.config
     assert (config.model, config.loop, config.session.store) == ("cli:m", "env", "project")
-    assert (config.session.sync, config.limits.tool_threads) == ("always", 1)
+    assert config.limits.tool_threads == 1
     assert [file.parent.name for file in loaded.files] == ["home", "project"]
     assert loaded.project_file == loaded.files[1]
     assert loaded.root == loaded.files[1].parent
     assert loaded.origins["model"] == "the command line"
     assert loaded.origins["loop"] == "environment variable CHECKREIN__LOOP"
     assert loaded.origins["session.store"] == str(loaded.files[1])
-    assert loaded.origins["session.sync"] == str(loaded.files[0])
+    assert loaded.origins["limits.tool_threads"] == str(loaded.files[0])
 
 
 def test_agents_are_laid_over_each_other_by_id(load: Load) -> None:
@@ -123,7 +123,6 @@ def test_what_one_layer_blocks_no_other_lets_in_again(load: Load) -> None:
     [
         ("CHECKREIN_MODEL", "123", lambda config: config.model),
         ("CHECKREIN_SESSION_STORE", "memory", lambda config: config.session.store),
-        ("CHECKREIN_SESSION_DIR", "/x", lambda config: config.session.dir),
         ("CHECKREIN_LOOP", "other", lambda config: config.loop),
         (
             "CHECKREIN__PLUGINS__OPENAI__BASE_URL",
@@ -167,11 +166,11 @@ def test_texts_outside_project_files_read_the_environment(load: Load) -> None:
     loaded = load(
         user='[plugins.openai]\nheaders = ["k: ${KEY}", "$${KEY}", "$KEY"]',
         environ={"KEY": "s3cret", "CHECKREIN__MODEL": "${WHO}:m", "WHO": "p"},
-        overrides={"session": {"dir": "${KEY}/x"}, "agents": {"a": {"settings": {"k": "${KEY}"}}}},
+        overrides={"session": {"store": "${KEY}/x"}, "agents": {"a": {"settings": {"k": "${KEY}"}}}},
     )
     assert loaded.config.plugins.tables["openai"]["headers"] == ["k: s3cret", "${KEY}", "$KEY"]
     assert loaded.config.model == "p:m"
-    assert loaded.config.session.dir == "s3cret/x"
+    assert loaded.config.session.store == "s3cret/x"
     assert loaded.config.agents[0].settings == {"k": "s3cret"}
     assert "s3cret" not in repr(loaded.document)
     assert loaded.document["plugins"]["openai"]["headers"] == ["k: ${KEY}", "${KEY}", "$KEY"]

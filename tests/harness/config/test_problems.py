@@ -58,7 +58,7 @@ AGENT: dict[str, Any] = {"id": "a"}
             "or a plugin's table [plugins.blok], got a value; did you mean 'block'?",
         ),
         ({"plugins": 1}, "plugins", "expected object, got int"),
-        ({"session": {"sync": "never"}}, "session.sync", "expected one of turn, always, got 'never'"),
+        ({"session": {"stor": "memory"}}, "session.stor", "did you mean 'store'?"),
         ({"limits": {"tool_threads": 0}}, "limits.tool_threads", ">= 1, got 0"),
         ({"limits": {"close_timeout_s": -1}}, "limits.close_timeout_s", "> 0.0, got -1"),
         ({"limits": {"close_timeout_s": float("inf")}}, "limits.close_timeout_s", "expected a finite number, got inf"),
@@ -82,7 +82,7 @@ def test_a_problem_names_its_place(document: dict[str, Any], path: str, words: s
 
 def test_all_problems_of_a_file_are_told_at_once(tmp_path: Path) -> None:
     (tmp_path / "checkrein.toml").write_text(
-        'modle = "x"\n[[agents]]\nid = "a"\nmax_steps = "3"\nfoo = 1\n[[agents]]\n[session]\ndir = 2020-01-01\n'
+        'modle = "x"\n[[agents]]\nid = "a"\nmax_steps = "3"\nfoo = 1\n[[agents]]\n[session]\nstore = 2020-01-01\n'
     )
     with pytest.raises(ConfigError) as caught:
         load_config(cwd=tmp_path, environ={})

@@ -67,7 +67,7 @@ GOOD: list[dict[str, Any]] = [
     {"agents": [{**AGENT, "tools": [], "plugins": {"limit": {"max_calls": 1}, "bare": {}}}]},
     {"plugins": {"block": ["x"], "autoload": False, "limit": {"inner": {"size": 1}}, "need": {"key": "k", "share": 1}}},
     {"plugins": {"need": {"key": "k"}}, "agents": [{**AGENT, "plugins": {"need": {"share": 0.1}}}]},
-    {"session": {"store": "memory", "dir": None, "sync": "always"}},
+    {"session": {"store": "memory"}},
     {"limits": {"tool_threads": 1, "close_timeout_s": 1, "hook_deadlines_s": {"tools_guard": 0.5}}},
 ]
 BAD: list[dict[str, Any]] = [
@@ -98,7 +98,7 @@ BAD: list[dict[str, Any]] = [
     {"plugins": {"limit": {"by_name": {"x": {}}}}},
     {"plugins": {"bare": {"x": 1}}},
     {"plugins": None},
-    {"session": {"sync": "never"}},
+    {"session": {"store": ""}},
     {"session": []},
     {"limits": {"tool_threads": 0}},
     {"limits": {"close_timeout_s": 0}},
@@ -194,7 +194,7 @@ DOCUMENT = table(
         need=NEED.map(lambda need: {"key": "k", **need} if isinstance(need, dict) else need),
         bare=table(),
     ),
-    session=table(store=TEXT, dir=TEXT, sync=st.sampled_from(["turn", "always"])),
+    session=table(store=TEXT),
     limits=table(
         tool_threads=COUNT,
         close_timeout_s=SHARE,
