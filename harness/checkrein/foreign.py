@@ -20,7 +20,7 @@ __all__ = ["ForeignSchema", "pattern_cost"]
 MAX_SCHEMA_BYTES = 256_000
 MAX_SCHEMA_DEPTH = 64
 MAX_PATTERN_CHARS = 500
-MAX_PATTERN_STEPS = 1_000_000  # some 20 ms
+MAX_PATTERN_STEPS = 2_000_000  # some 50 ms
 MAX_REF_STEPS = 5_000
 MAX_NAME_CHARS = 200
 
@@ -105,8 +105,8 @@ def _check_schema(schema: dict[str, Any], where: str) -> None:
     from jsonschema.exceptions import SchemaError
 
     try:
-        # The metaschemas say `format: regex`, which compiles (harmless) but never matches.
-        _dialect(schema).check_schema(schema)
+        # Without format checks: a pattern of another dialect (`\p{L}`) is right where it comes from.
+        _dialect(schema).check_schema(schema, format_checker=None)
     except SchemaError as exc:
         raise ConfigError(f"{where} is not valid: {exc.message[:500]} at {exc.json_path[:200]}") from None
     except Exception as exc:
@@ -153,7 +153,13 @@ def _validator(schema: dict[str, Any], steps: list[int]) -> Any:
 
         return follow
 
-    changed: dict[str, Any] = {"pattern": pattern, "uniqueItems": unique}
+    def names(validator: Any, patterns: Any, instance: Any, schema: Any) -> Iterator[Any]:
+        if isinstance(instance, dict) and any(len(name) > MAX_NAME_CHARS for name in instance):
+            yield ValidationError(f"a name of more than {MAX_NAME_CHARS} characters")
+        else:
+            yield from own["patternProperties"](validator, patterns, instance, schema) or ()
+
+    changed: dict[str, Any] = {"pattern": pattern, "patternProperties": names, "uniqueItems": unique}
     for word in ("$ref", "$dynamicRef", "$recursiveRef"):
         if word in own:
             changed[word] = bounded(own[word])
@@ -170,10 +176,11 @@ def _tamed(node: Any) -> Any:
     drop: tuple[str, ...] = ()
     if isinstance(names, dict) and sum(pattern_cost(p, MAX_NAME_CHARS) for p in names) > MAX_PATTERN_STEPS:
         drop = ("patternProperties", "additionalProperties", "unevaluatedProperties")
+    # First of all, so that overlong names are refused before another keyword searches in them.
+    first = ("patternProperties",) if isinstance(names, dict) and not drop else ()
+    keys = (*first, *(key for key in node if key not in (*drop, *first)))
     return {
-        key: value if key in _METADATA and not isinstance(value, dict) else _tamed(value)
-        for key, value in node.items()
-        if key not in drop
+        key: node[key] if key in _METADATA and not isinstance(node[key], dict) else _tamed(node[key]) for key in keys
     }
 
 
@@ -185,8 +192,9 @@ def pattern_cost(pattern: Any, chars: int) -> float:
         chars: the text's length.
 
     Returns:
-        (chars + 1) to the power of its unbounded repetitions (and one for the search), doubled by every other choice.
-        A repeated group with a choice in it, as `(a+)+`, or a reference back, has no bound below exponential.
+        (chars + 1) to the power of its unbounded repetitions (and one for a search that is not anchored), times every
+        other choice. A repeated group with a choice in it, as `(a+)+`, or a reference back, has no bound below
+        exponential.
     """
     if not isinstance(pattern, str) or len(pattern) > MAX_PATTERN_CHARS:
         return float("inf")
@@ -197,8 +205,9 @@ def pattern_cost(pattern: Any, chars: int) -> float:
     counts = _choices(pattern)
     if counts is None:
         return float("inf")
-    unbounded, choices = counts
-    return float(chars + 1) ** min(unbounded + 1, 50) * 2.0 ** min(choices, 200) * (len(pattern) + 1)
+    unbounded, factor = counts
+    starts = 0 if pattern.startswith("^") and "|" not in pattern else 1
+    return float(chars + 1) ** min(max(unbounded + starts, 1), 50) * factor * (len(pattern) + 1)
 
 
 _TOKEN = re.compile(
@@ -209,32 +218,35 @@ _TOKEN = re.compile(
 )
 
 
-def _choices(pattern: str) -> tuple[int, int] | None:
-    """How many unbounded repetitions and how many other choices there are; None if they nest."""
-    unbounded = choices = 0
+def _choices(pattern: str) -> tuple[int, float] | None:
+    """How many unbounded repetitions there are, and the product of all other choices; None if they nest."""
+    unbounded, factor = 0, 1.0
     open_groups: list[bool] = []  # whether a choice was seen in it
-    closed: bool | None = None  # the group just closed, whether a choice was in it
+    closed = False  # whether the group just closed holds a choice
     previous = ""
     for match in _TOKEN.finditer(pattern):
-        kind = match.lastgroup or "char"
-        if kind == "back":
+        kind, text = match.lastgroup or "char", match[0]
+        if kind == "back" or (closed and kind in ("many", "few")):
             return None
-        if kind == "few" and previous in ("many", "few"):
-            continue  # lazy or possessive: no choice of its own
-        if kind in ("many", "few", "alt"):
-            if kind != "alt" and closed:
-                return None
-            fixed = kind == "few" and match[0][0] == "{" and "," not in match[0]
-            if kind == "many":
-                unbounded += 1
-            elif not fixed:
-                # {n,m} is at most m - n choices
-                low, _, high = match[0].strip("{}").partition(",")
-                choices += max(1, int(high or 0) - int(low or 0)) if match[0][0] == "{" else 1
-            if not fixed:
-                open_groups = [True] * len(open_groups)
+        lazy = kind == "few" and previous in ("many", "few")  # a mark on the repetition, no choice of its own
+        ways = 0.0 if lazy else _ways(kind, text)
+        if kind == "many":
+            unbounded += 1
+        if ways > 1 or kind == "many":
+            factor = min(factor * max(ways, 1.0), 1e30)
+            open_groups = [True] * len(open_groups)
         if kind == "open":
             open_groups.append(False)
-        closed = open_groups.pop() if kind == "close" and open_groups else None
+        closed = kind == "close" and bool(open_groups) and open_groups.pop()
         previous = kind
-    return unbounded, choices
+    return unbounded, factor
+
+
+def _ways(kind: str, text: str) -> float:
+    """In how many ways a bounded token can match: 2 for `?` and `|`, 5 for `{2,6}`, 1 for `{4}` and all others."""
+    if kind == "alt" or text == "?":
+        return 2.0
+    if kind != "few" or "," not in text:
+        return 1.0
+    low, _, high = text.strip("{}").partition(",")
+    return max(1.0, int(high or 0) - int(low or 0) + 1.0)

@@ -19,7 +19,7 @@ from .calls import Outcome, error_outcome
 from .codec import plain
 from .errors import NotPlainJSON, ToolError
 from .events import ToolErrorInfo
-from .messages import Block, Content, MediaBlock, OpaqueBlock, TextBlock
+from .messages import Block, CallBlock, Content, MediaBlock, OpaqueBlock, TextBlock, ThinkingBlock
 from .text import clean, clean_json, describe
 
 __all__ = ["to_outcome", "failure", "cap", "capped", "looks_binary", "describe_bytes", "PutBlob", "READ_OUTPUT"]
@@ -58,16 +58,17 @@ def to_outcome(value: Any) -> Outcome:
         return _checked(value)
     if isinstance(value, str):  # a subclass
         return to_outcome(str.__str__(value))
-    if isinstance(value, _BLOCKS):
+    if isinstance(value, _ANY_BLOCK):
         return _checked(Outcome([value]))
     if isinstance(value, (bytes, bytearray, memoryview)):
         return _from_bytes(bytes(value))
-    if isinstance(value, (list, tuple)) and value and all(isinstance(item, _BLOCKS) for item in value):
+    if isinstance(value, (list, tuple)) and value and all(isinstance(item, _ANY_BLOCK) for item in value):
         return _checked(Outcome(list(value)))
     return _from_json(value)
 
 
 _BLOCKS = (TextBlock, MediaBlock, OpaqueBlock)
+_ANY_BLOCK = (*_BLOCKS, CallBlock, ThinkingBlock)
 
 
 def _from_bytes(data: bytes) -> Outcome:
@@ -82,8 +83,7 @@ def _from_json(value: Any) -> Outcome:
     try:
         if isinstance(value, dict) and not all(isinstance(key, (str, int)) for key in value):
             raise NotPlainJSON("$", "keys that are neither str nor int")
-        built, count = clean_json(msgspec.to_builtins(value, str_keys=True, enc_hook=_builtin))
-        built = plain(built)
+        built, count = _built(value)
         text = msgspec.json.encode(built).decode()
     except NotPlainJSON as exc:
         return _no_json(value, str(exc))
@@ -125,9 +125,10 @@ def _checked(outcome: Outcome) -> Outcome:
             if not isinstance(block, _BLOCKS):
                 return _no_json(outcome, f"it holds a {type(block).__name__}; only text, media and opaque blocks")
             built, count = clean_json(msgspec.to_builtins(block))
-            content.append(msgspec.convert(built, type(block)) if count else block)
+            checked = msgspec.convert(built, type(block))  # constructors do not check their types
+            content.append(checked if count else block)
             total += count
-        value, count = clean_json(_built(outcome.value))
+        value, count = _built(outcome.value)
         msgspec.json.encode((content, value))
         error = outcome.error
         if error is not None:
@@ -141,15 +142,12 @@ def _checked(outcome: Outcome) -> Outcome:
     )
 
 
-def _built(value: Any) -> Any:
-    """Return a value as plain JSON, converting what has a JSON form.
-
-    Raises:
-        NotPlainJSON: it has none.
-    """
+def _built(value: Any) -> tuple[Any, int]:
+    """A value as plain JSON, and how many characters were replaced in it."""
     if value is None:
-        return None
-    return plain(clean_json(msgspec.to_builtins(value, str_keys=True, enc_hook=_builtin))[0])
+        return None, 0
+    built, count = clean_json(msgspec.to_builtins(value, str_keys=True, enc_hook=_builtin))
+    return plain(built), count
 
 
 def failure(exc: BaseException, effect: str) -> Outcome:
@@ -178,7 +176,7 @@ def looks_binary(text: str) -> bool:
     sample = text[:SAMPLE_CHARS]
     if "\0" in sample:
         return True
-    if sample.isprintable():
+    if sample.isprintable() and "\ufffd" not in sample:
         return False
     odd = sum(1 for char in sample if (char < " " and char not in "\t\n\r\f\x1b\b") or char == "\ufffd")
     return odd * 10 > len(sample) * 3

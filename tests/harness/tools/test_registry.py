@@ -1,0 +1,78 @@
+"""The registry: owners, duplicates, per-agent choice (H4, M1)."""
+
+import pytest
+
+from checkrein.errors import ConfigError, PluginError
+from checkrein.tools import ToolRegistry, tool
+
+
+def fn(a: int) -> int:
+    return a
+
+
+def named(name: str):  # type: ignore[no-untyped-def]
+    return tool(name=name)(fn)
+
+
+def registry(*names: str) -> ToolRegistry:
+    made = ToolRegistry()
+    for name in names:
+        made.add(named(name), "files")
+    return made
+
+
+def test_H4_duplicate_names_fail_naming_both() -> None:
+    tools = registry("read")
+    with pytest.raises(PluginError) as info:
+        tools.add(named("read"), "other")
+    assert "'files'" in str(info.value) and "'other'" in str(info.value) and info.value.plugin == "other"
+    with pytest.raises(ConfigError, match="the application") as plain:
+        tools.add(named("read"))
+    assert not isinstance(plain.value, PluginError)
+    new = named("read")
+    assert tools.add(new, "other", override=True) is tools.get("read") is new
+    assert tools.owner("read") == "other" and len(tools) == 1
+
+
+def test_H4_what_a_plugin_registered_leaves_with_it() -> None:
+    tools = registry("a", "b")
+    tools.add(named("c"))
+    assert "a" in tools and [t.name for t in tools.for_agent()] == ["a", "b", "c"]
+    tools.remove_plugin("files")
+    assert tools.names() == ["c"] and [t.name for t in tools.for_agent()] == ["c"] and tools.get("a") is None
+    tools.remove("c")
+    tools.remove("c")
+    assert len(tools) == 0 and tools.owner("c") is None
+
+
+def test_a_plain_function_becomes_a_tool() -> None:
+    tools = ToolRegistry()
+    assert tools.add(fn).name == "fn"
+
+
+@pytest.mark.parametrize(
+    ("patterns", "expected"),
+    [
+        (None, ["fs_list", "fs_read", "web_get"]),
+        ([], []),
+        (["fs_*"], ["fs_list", "fs_read"]),
+        (["web_get", "fs_read"], ["fs_read", "web_get"]),
+        (["fs_*", "!fs_read"], ["fs_list"]),
+        (["!web_*"], ["fs_list", "fs_read"]),
+        (["*", "!*"], []),
+        (["FS_*"], []),
+        (["fs_[lx]*"], ["fs_list"]),
+    ],
+)
+def test_for_agent(patterns: list[str] | None, expected: list[str]) -> None:
+    tools = registry("web_get", "fs_read", "fs_list")
+    assert [t.name for t in tools.for_agent(patterns)] == expected
+    assert tools.for_agent(patterns) is tools.for_agent(patterns), "computed once"
+
+
+def test_unmatched_patterns_can_be_told() -> None:
+    assert registry("fs_read").unmatched(["fs_*", "fs_raed", "!web_*"]) == ["fs_raed", "!web_*"]
+
+
+def test_M1_order_does_not_depend_on_registration() -> None:
+    assert [t.name for t in registry("b", "a").for_agent()] == [t.name for t in registry("a", "b").for_agent()]
