@@ -62,18 +62,10 @@ DEFAULTS: Quirks = {
 # (end of the host name, a part of the model name, what is different there); later rows win.
 TABLE: tuple[tuple[str, str, Quirks], ...] = (
     ("", "deepseek", {"dsml": True}),
-    ("api.openai.com", "", {"max_tokens_field": "max_completion_tokens", "reasoning": "drop", "echo": []}),
-    ("openai.azure.com", "", {"max_tokens_field": "max_completion_tokens", "reasoning": "drop", "echo": []}),
-    (
-        "api.deepseek.com",
-        "",
-        {"reasoning": "always", "output_schema": "json_object", "parallel_calls": False},
-    ),
-    (
-        "api.mistral.ai",
-        "",
-        {"stream_usage": False, "call_ids": "alnum9", "reasoning": "drop"},
-    ),
+    ("api.openai.com", "", {"max_tokens_field": "max_completion_tokens"}),
+    ("openai.azure.com", "", {"max_tokens_field": "max_completion_tokens"}),
+    ("api.deepseek.com", "", {"reasoning": "always", "output_schema": "json_object", "parallel_calls": False}),
+    ("api.mistral.ai", "", {"stream_usage": False, "call_ids": "alnum9"}),
     ("opencode.ai", "muse-spark", {"lenient_finish": True}),
 )
 

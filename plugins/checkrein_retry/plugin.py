@@ -34,9 +34,7 @@ class Plugin:
             self._watch()
 
     @hookimpl
-    def request_error(
-        self, agent: AgentLike, turn: int, step: int, error: ProviderError, attempt: int
-    ) -> Retry | None:
+    def request_error(self, agent: AgentLike, turn: int, step: int, error: ProviderError, attempt: int) -> Retry | None:
         """Send the request again if the policy says so."""
         if self._spoke.get(agent.id) == (turn, step):
             return None

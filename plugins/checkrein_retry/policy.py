@@ -36,7 +36,9 @@ class RetryConfig:
         for field in fields(self):
             value = getattr(self, field.name)
             if not (math.isfinite(value) and value >= 0):
-                raise PluginError(f"expected 0 or more, got {value}", plugin="retry", path=f"plugins.retry.{field.name}")
+                raise PluginError(
+                    f"expected 0 or more, got {value}", plugin="retry", path=f"plugins.retry.{field.name}"
+                )
         if self.jitter > 1:
             raise PluginError(
                 f"expected a fraction of 0 to 1, got {self.jitter}", plugin="retry", path="plugins.retry.jitter"

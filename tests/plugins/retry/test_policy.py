@@ -5,11 +5,11 @@ from __future__ import annotations
 import math
 
 import pytest
-from checkrein_retry import RetryConfig, delay_s
 from hypothesis import given
 from hypothesis import strategies as st
 
 from checkrein.errors import PluginError, ProviderError
+from checkrein_retry import RetryConfig, delay_s
 
 CONFIG = RetryConfig()
 MIDDLE = 0.5  # no jitter

@@ -1,0 +1,43 @@
+"""docs/providers.md and the code say the same."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import fields
+from pathlib import Path
+
+import pytest
+
+import checkrein_openai
+from checkrein_openai import OpenAIConfig
+from checkrein_openai.decode import FINISH
+from checkrein_openai.quirks import DEFAULTS, TABLE
+from checkrein_openai.request import _OWN, _SAME
+from checkrein_retry import RetryConfig
+
+PAGE = Path(__file__).parents[3] / "docs" / "providers.md"
+WORDS = set(re.findall(r"`([^`\s]+)`", PAGE.read_text()))
+
+
+@pytest.mark.parametrize(
+    "names",
+    [
+        [field.name for field in fields(OpenAIConfig)],
+        [field.name for field in fields(RetryConfig)],
+        [*DEFAULTS, *DEFAULTS["echo"]],
+        [*FINISH, *FINISH.values()],
+        [host for host, _, _ in TABLE if host] + [model for _, model, _ in TABLE if model],
+        [*_SAME, *_OWN],
+    ],
+    ids=["config", "retry", "quirks", "finish", "table", "settings"],
+)
+def test_every_name_stands_on_the_page(names):
+    assert set(names) <= WORDS
+
+
+def test_every_error_code_stands_on_the_page():
+    sources = [path.read_text() for path in Path(checkrein_openai.__file__).parent.glob("*.py")]
+    codes = {code for source in sources for code in re.findall(r'"([A-Z]+_?[A-Z_]+)"', source)}
+    codes -= {"OPENAI_API_KEY", "OPENAI_BASE_URL", "OPENAI_MODEL", "POST", "DSML"}
+    assert {"RATE_LIMIT", "EMPTY_RESPONSE", "TRANSPORT"} <= codes
+    assert codes <= WORDS
