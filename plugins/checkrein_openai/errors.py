@@ -15,9 +15,35 @@ from typing import Any
 from checkrein.errors import ProviderError
 from checkrein.text import clean, decode_json, preview
 
-__all__ = ["from_response", "from_frame", "malformed", "timed_out", "from_transport", "retry_after_s", "redact"]
+__all__ = [
+    "CODES",
+    "from_response",
+    "from_frame",
+    "malformed",
+    "timed_out",
+    "from_transport",
+    "retry_after_s",
+    "redact",
+]
 
 MESSAGE_CHARS = 1_000
+
+# Every code this plugin raises; programs match on them, so they only ever become more.
+CODES = (
+    "INVALID_CREDENTIAL",
+    "FORBIDDEN",
+    "QUOTA",
+    "RATE_LIMIT",
+    "CONTEXT_WINDOW_EXCEEDED",
+    "CONTENT_FILTER",
+    "NOT_FOUND",
+    "BAD_REQUEST",
+    "SERVER",
+    "TIMEOUT",
+    "TRANSPORT",
+    "MALFORMED_RESPONSE",
+    "EMPTY_RESPONSE",
+)
 
 _CONTEXT = re.compile(
     r"context.?(length|window|size)|maximum (context|prompt)|(prompt|input|request).{0,20}too long"
