@@ -10,7 +10,6 @@ import hashlib
 import logging
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 from weakref import WeakKeyDictionary
 
@@ -22,8 +21,9 @@ from checkrein.events import ApprovalAsked, ApprovalDecided, TurnStart
 from checkrein.hookspecs import hookimpl
 from checkrein.visible import excerpt, visible
 
-from .paths import canonical, path_matches, relative_pattern
-from .rules import Rule, exact_rule, leaves, parse_rule, risk_of
+from .paths import path_matches, relative_pattern
+from .rules import Rule, exact_rule, parse_rule, risk_of
+from .subject import Subject, kind_of
 
 if TYPE_CHECKING:
     from checkrein.agents import AgentLike
@@ -137,7 +137,7 @@ class Plugin:
         """Vote on a call by the rules, the answers so far, and its effect."""
         config = self._config(agent)
         memory = self._memory(agent.session)
-        vote = self._judge(call, agent.workspace, config, memory)
+        vote = self._judge(Subject(call, agent.workspace), config, memory)
         if isinstance(vote, Ask):
             key = _key(call)
             if key in memory.denied:
@@ -156,41 +156,35 @@ class Plugin:
             return None
         return Stop(f"a call that was denied was asked for {memory.repeats} more times")
 
-    def _judge(self, call: Call, workspace: Path, config: Config, memory: Memory) -> GuardVote:
-        tables = self._parsed(config)
+    def _judge(self, subject: Subject, config: Config, memory: Memory) -> GuardVote:
+        tables, effect = self._parsed(config), subject.call.effect
         for rule in tables.deny:
-            matched = rule.matches(call, workspace, broad=True)
+            matched = rule.matches(subject, broad=True)
             if matched:
                 return Deny(f"denied by the permission rule {rule.text!r}")
             if matched is None:
-                return self._ask(call, workspace, f"it cannot be told whether the rule {rule.text!r} forbids it", None)
-        if call.effect != "read_only" and (path := _protected(call, workspace, config.protected)):
-            return self._ask(call, workspace, f"{path} is protected", None)
+                return Ask(_summary(subject, f"it cannot be told whether the rule {rule.text!r} forbids it"))
+        if effect != "read_only" and (path := _protected(subject, config.protected)):
+            return Ask(_summary(subject, f"{path} is protected"))
         for rule in memory.rules:
-            if rule.matches(call, workspace, broad=False):
+            if rule.matches(subject, broad=False):
                 return Allow(f"allowed before: {rule.text}")
-        offer = exact_rule(call, workspace)
         for rule in tables.ask:
-            if rule.matches(call, workspace, broad=True) is not False:
-                return self._ask(call, workspace, f"by the rule {rule.text!r}", offer)
+            if rule.matches(subject, broad=True) is not False:
+                return Ask(_summary(subject, f"by the rule {rule.text!r}"), exact_rule(subject))
         doubt: Rule | None = None
         for rule in tables.allow:
-            matched = rule.matches(call, workspace, broad=False)
+            matched = rule.matches(subject, broad=False)
             if matched:
                 return Allow(f"by the rule {rule.text!r}")
             doubt = rule if matched is None else doubt
-        if doubt is not None:
-            return self._ask(call, workspace, f"it cannot be told whether the rule {doubt.text!r} allows it", offer)
-        return self._default(call, workspace, config, offer)
-
-    def _default(self, call: Call, workspace: Path, config: Config, offer: str | None) -> GuardVote:
-        word = config.read_only if call.effect == "read_only" else config.mode
+        word = config.read_only if effect == "read_only" else config.mode
         if word == "deny":
             return Deny("denied: no permission rule allows it")
-        return self._ask(call, workspace, "no rule is about it", offer) if word == "ask" else None
-
-    def _ask(self, call: Call, workspace: Path, why: str, rule: str | None) -> Ask:
-        return Ask(_summary(call, workspace, why), rule)
+        if doubt is not None:
+            why = f"it cannot be told whether the rule {doubt.text!r} allows it"
+            return Ask(_summary(subject, why), exact_rule(subject))
+        return Ask(_summary(subject, "no rule is about it"), exact_rule(subject)) if word == "ask" else None
 
     def _memory(self, session: Session) -> Memory:
         memory = self._memories.get(session)
@@ -227,35 +221,32 @@ def _key(call: Call) -> str:
     return hashlib.sha256(_canonical_json([call.name, call.arguments])).hexdigest()
 
 
-def _protected(call: Call, workspace: Path, patterns: Iterable[str]) -> str | None:
+def _protected(subject: Subject, patterns: Iterable[str]) -> str | None:
     """Return the protected path a call is about, if any."""
-    for _, kind, value in leaves(call.arguments):
-        if kind == "path" and isinstance(value, str) and (path := canonical(value, workspace)) is not None:
-            for pattern in patterns:
-                if path_matches(path, pattern, broad=True):
-                    return str(path)
+    for leaf in subject.of("path"):
+        path = subject.path(leaf.value)
+        if path is not None and any(path_matches(path, pattern, broad=True) for pattern in patterns):
+            return str(path)
     return None
 
 
-def _summary(call: Call, workspace: Path, why: str) -> str:
+def _summary(subject: Subject, why: str) -> str:
     """Say what would run, for a person: every character visible, bounded, and where paths really lead."""
+    call = subject.call
     lines = [f"{call.name} ({call.effect}), {why}"]
     items = list(call.arguments.items())
     for name, value in items[:MAX_ARGUMENTS_SHOWN]:
-        lines.append(f"{name}: {excerpt(_shown(value), MAX_VALUE_CHARS)}{_leads(name, value, workspace)}")
+        text = value if isinstance(value, str) else _canonical_json(value).decode()
+        lines.append(f"{name}: {excerpt(text, MAX_VALUE_CHARS)}{_leads(subject, name, value)}")
     if (left := len(items) - MAX_ARGUMENTS_SHOWN) > 0:
         lines.append(f"and {left} more arguments")
-    return "\n".join(visible(excerpt(line, MAX_SUMMARY_CHARS // 4)) for line in lines)[:MAX_SUMMARY_CHARS]
+    return excerpt("\n".join(map(visible, lines)), MAX_SUMMARY_CHARS)
 
 
-def _shown(value: Any) -> str:
-    return value if isinstance(value, str) else _canonical_json(value).decode()
-
-
-def _leads(name: str, value: Any, workspace: Path) -> str:
-    if not isinstance(value, str) or next(leaves({name: value}), ("", "", ""))[1] != "path":
+def _leads(subject: Subject, name: str, value: Any) -> str:
+    if not isinstance(value, str) or kind_of(name) != "path":
         return ""
-    path = canonical(value, workspace)
+    path = subject.path(value)
     if path is None:
         return " (where it leads cannot be told)"
     return "" if str(path) == value.removeprefix("./") else f" (leads to {path})"

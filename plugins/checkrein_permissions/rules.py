@@ -9,34 +9,21 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Iterator
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import Any
 
-from checkrein.calls import Call
 from checkrein.nearest import did_you_mean
 
-from .commands import allows, catches, exact_pattern, parse, risky_prefix
-from .paths import canonical, path_matches, relative_pattern
+from .commands import Command, allows, catches, exact_pattern, risky_prefix
+from .paths import Canonical, path_matches, relative_pattern
+from .subject import Leaf, Subject, kind_of
 
-__all__ = ["EFFECTS", "Rule", "parse_rule", "exact_rule", "leaves", "risk_of"]
-
-
-def _words(text: str) -> frozenset[str]:
-    return frozenset(text.split())
-
+__all__ = ["EFFECTS", "Rule", "parse_rule", "exact_rule", "risk_of"]
 
 EFFECTS = ("read_only", "idempotent", "effectful")
 MAX_RULE_CHARS = 2_000
 MAX_TEXT_CHARS = 100_000
-_COMMAND_NAMES = frozenset({"command", "cmd", "commands", "argv", "command_line", "shell_command"})
-_PATH_NAMES = _words(
-    "path paths file files filename filenames file_name filepath directory directories dir folder root cwd "
-    "workdir source src destination dest dst target"
-)
-_PATH_ENDS = ("_path", "_paths", "_file", "_files", "_dir", "_directory", "_folder", "_filename")
 _NAME = re.compile(r"[A-Za-z0-9_*?-]+")
 _NAMED = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)=(.*)", re.DOTALL)
 
@@ -61,45 +48,50 @@ class Rule:
     pattern: str | None = None
     words: tuple[str, ...] | None = None
 
-    def matches(self, call: Call, workspace: Path, *, broad: bool) -> bool | None:
+    def matches(self, subject: Subject, *, broad: bool) -> bool | None:
         """Return whether the rule is about this call; None if that cannot be told.
 
         Args:
-            call: exactly what would run.
-            workspace: the folder relative paths are resolved in.
+            subject: the call.
             broad: whether the rule forbids or asks.
         """
+        call = subject.call
         if not fnmatchcase(call.name, self.tool) or (self.effect is not None and self.effect != call.effect):
             return False
         if self.pattern is None:
             return True
-        found = list(leaves(call.arguments))
-        about = _about(found, self.argument, broad)
-        results = [self._matches_one(kind, value, workspace, broad) for _, kind, value in about]
+        about = self._about(subject, broad)
+        results = [self._matches_one(subject, leaf, broad) for leaf in about]
         if broad:
             return True if True in results else None if None in results else False
         if not results or False in results:
             return False
-        if None in results or any(not _is_inside(value, workspace) for value in _folders(found, about, self.argument)):
-            return None
-        return True
+        # A command's working folder, and any other path beside it, must not lead out of the workspace.
+        beside = subject.of("path") if about[0].kind == "command" else []
+        return None if None in results or not all(_is_inside(subject.path(leaf.value)) for leaf in beside) else True
 
-    def _matches_one(self, kind: str, value: Any, workspace: Path, broad: bool) -> bool | None:
+    def _about(self, subject: Subject, broad: bool) -> list[Leaf]:
+        """Pick what the pattern speaks of: commands, else paths, else every text; read broadly, both of the first."""
+        if self.argument is not None:
+            return [leaf for leaf in subject.leaves if leaf.argument == self.argument]
+        commands, paths = subject.of("command"), subject.of("path")
+        return (commands + paths if broad else commands or paths) or subject.of("text")
+
+    def _matches_one(self, subject: Subject, leaf: Leaf, broad: bool) -> bool | None:
         assert self.pattern is not None
-        if kind == "path":
-            path = canonical(value, workspace) if isinstance(value, str) else None
+        if leaf.kind == "path":
+            path = subject.path(leaf.value)
             return None if path is None else path_matches(path, self.pattern, broad=broad)
-        if kind == "command":
-            return self._matches_command(value, broad)
-        text = value if isinstance(value, str) else str(value)
+        if leaf.kind == "command":
+            return self._matches_command(subject.command(leaf.value), broad)
+        text = leaf.value if isinstance(leaf.value, str) else str(leaf.value)
         if len(text) > MAX_TEXT_CHARS:
             return None
         return fnmatchcase(text.casefold(), self.pattern.casefold()) if broad else fnmatchcase(text, self.pattern)
 
-    def _matches_command(self, value: Any, broad: bool) -> bool | None:
-        if not self.words or not isinstance(value, str):
+    def _matches_command(self, command: Command, broad: bool) -> bool | None:
+        if not self.words:
             return None
-        command = parse(value)
         if not broad:
             return allows(command, self.words)
         return True if catches(command, self.words) else None if command.opaque else False
@@ -164,51 +156,26 @@ def _wrong(text: str, position: int, expected: str, got: str) -> ValueError:
     return ValueError(f"rule {text!r}: expected {expected}, got {got} at position {position + 1}")
 
 
-def kind_of(argument: str) -> str:
-    """Return what an argument of this name holds: `command`, `path` or `text`."""
-    name = argument.casefold()
-    if name in _COMMAND_NAMES:
-        return "command"
-    return "path" if name in _PATH_NAMES or name.endswith(_PATH_ENDS) else "text"
-
-
-def leaves(value: Any, name: str = "", kind: str = "text") -> Iterator[tuple[str, str, Any]]:
-    """Yield (argument, kind, value) for everything in the arguments, nested ones under their nearest name."""
-    if isinstance(value, dict):
-        for key, item in value.items():
-            yield from leaves(item, key, kind_of(key))
-    elif isinstance(value, list):
-        if kind == "command" and value and all(isinstance(item, str) for item in value):
-            yield name, kind, shlex.join(value)
-        else:
-            for item in value:
-                yield from leaves(item, name, kind)
-    elif value is not None:
-        yield name, kind, value
-
-
-def exact_rule(call: Call, workspace: Path) -> str | None:
+def exact_rule(subject: Subject) -> str | None:
     """Return the rule that would allow this call again, as narrow as the language can say; None if it cannot.
 
     A command becomes its very words, a path the place it leads to; a tool about neither is named whole.
     """
-    found = list(leaves(call.arguments))
-    about = [leaf for leaf in found if leaf[1] != "text"]
+    name = subject.call.name
+    about = [leaf for leaf in subject.leaves if leaf.kind != "text"]
     if not about:
-        return call.name
+        return name
     if len(about) > 1:
         return None
-    name, kind, value = about[0]
-    if not isinstance(value, str):
-        return None
-    if kind == "command":
-        pattern = exact_pattern(parse(value))
+    leaf = about[0]
+    if leaf.kind == "command":
+        pattern = exact_pattern(subject.command(leaf.value))
     else:
-        path = canonical(value, workspace)
+        path = subject.path(leaf.value)
         pattern = None if path is None else re.sub(r"([*?\[])", r"[\1]", path)
-    rule = f"{call.name}({name}={pattern})"
+    rule = f"{name}({leaf.argument}={pattern})"
     try:
-        narrow = pattern is not None and parse_rule(rule).matches(call, workspace, broad=False)
+        narrow = pattern is not None and parse_rule(rule).matches(subject, broad=False)
     except ValueError:
         return None
     return rule if narrow else None
@@ -222,22 +189,5 @@ def risk_of(rule: Rule) -> str | None:
     return f"rule {rule.text!r} allows everything: {program} runs any program it is given; allow exact commands instead"
 
 
-def _about(found: list[tuple[str, str, Any]], argument: str | None, broad: bool) -> list[tuple[str, str, Any]]:
-    """Pick what a pattern speaks of: commands, else paths, else every text; read broadly, both of the first."""
-    if argument is not None:
-        return [leaf for leaf in found if leaf[0] == argument]
-    by_kind = {kind: [leaf for leaf in found if leaf[1] == kind] for kind in ("command", "path", "text")}
-    if broad:
-        return by_kind["command"] + by_kind["path"] or by_kind["text"]
-    return by_kind["command"] or by_kind["path"] or by_kind["text"]
-
-
-def _folders(found: list[tuple[str, str, Any]], about: list[tuple[str, str, Any]], argument: str | None) -> list[Any]:
-    """The paths beside an allowed command, as its working folder: they must not lead out of the workspace."""
-    is_command = any(kind == "command" for _, kind, _ in about)
-    return [value for _, kind, value in found if kind == "path"] if is_command else []
-
-
-def _is_inside(value: Any, workspace: Path) -> bool:
-    path = canonical(value, workspace) if isinstance(value, str) else None
+def _is_inside(path: Canonical | None) -> bool:
     return path is not None and not Path(path).is_absolute()

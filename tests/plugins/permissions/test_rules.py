@@ -13,7 +13,9 @@ from hypothesis import strategies as st
 
 from checkrein.calls import Call
 from checkrein.tools import tool
-from checkrein_permissions.rules import exact_rule, parse_rule, risk_of
+from checkrein_permissions.rules import exact_rule as exact
+from checkrein_permissions.rules import parse_rule, risk_of
+from checkrein_permissions.subject import Subject
 
 
 @tool(read_only=True)
@@ -26,12 +28,16 @@ def call_of(name: str, **arguments: Any) -> Call:
     return Call("c1.1.1", name, arguments, 1, 1)
 
 
+def exact_rule(call: Call, workspace: Path) -> str | None:
+    return exact(Subject(call, workspace))
+
+
 def allows(rule: str, call: Call, workspace: Path) -> bool | None:
-    return parse_rule(rule).matches(call, workspace, broad=False)
+    return parse_rule(rule).matches(Subject(call, workspace), broad=False)
 
 
 def denies(rule: str, call: Call, workspace: Path) -> bool | None:
-    return parse_rule(rule).matches(call, workspace, broad=True)
+    return parse_rule(rule).matches(Subject(call, workspace), broad=True)
 
 
 @pytest.mark.parametrize(
