@@ -16,7 +16,7 @@ import random
 import selectors
 import sys
 import time
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from itertools import count
 from math import inf
@@ -28,19 +28,31 @@ __all__ = ["BACKENDS", "Stuck", "VirtualLoop", "hold", "run_seeded", "run_virtua
 
 BACKENDS = ("asyncio", "trio")
 POLL_S = 0.001
+HELD_S = 60.0  # how long threads may take, in real seconds
+PASSES_MAX = 1_000_000
 
 T = TypeVar("T")
 Args = TypeVarTuple("Args")
 
 
 class Stuck(TimeoutError):
-    """Nothing is scheduled, nothing came from outside for `stuck_s` real seconds: a deadlock."""
+    """The run cannot come to an end: a deadlock, or something that spins.
 
-    def __init__(self, stuck_s: float, tasks: list[str]) -> None:
-        super().__init__(
-            f"virtual time is stuck: no timer is set, and no thread or socket woke the loop for {stuck_s} real seconds;"
-            f" these tasks wait: {'; '.join(sorted(tasks)) or '(none)'}"
-        )
+    Args:
+        why: what was seen.
+        tasks: what each task waits for.
+    """
+
+    def __init__(self, why: str, tasks: Iterable[str]) -> None:
+        super().__init__(f"virtual time is stuck: {why}; the tasks: {'; '.join(sorted(tasks)) or '(none)'}")
+
+
+def _deadlock(real_s: float) -> str:
+    return f"no timer is set, and no thread or socket woke the loop for {real_s:g} real seconds"
+
+
+def _spin(passes: int) -> str:
+    return f"{passes} passes of the scheduler were made: a task spins, or a timer ticks for ever"
 
 
 class _Holds:
@@ -102,15 +114,16 @@ class _Selector(selectors.DefaultSelector):
         events = super().select(0)
         if events or (timeout is not None and timeout <= 0):
             return events
-        loop = self.loop
-        if timeout is not None and not loop.holds:
-            loop.now += timeout
+        loop, held = self.loop, bool(self.loop.holds)
+        due = loop.next_timer()
+        if due < inf and not held:
+            loop.now = max(loop.now, due)
             return []
-        begun = time.monotonic()
-        events = super().select(loop.stuck_s if timeout is None else min(timeout, loop.stuck_s))
+        begun, patience_s = time.monotonic(), max(loop.stuck_s, HELD_S) if held else loop.stuck_s
+        events = super().select(min(patience_s, max(0.0, due - loop.now)))
         loop.now += time.monotonic() - begun
-        if not events and timeout is None:
-            raise Stuck(loop.stuck_s, [_path(task.get_coro()) for task in asyncio.all_tasks(loop)])
+        if not events and due == inf:
+            raise loop.stuck(_deadlock(patience_s))
         return events
 
 
@@ -120,6 +133,7 @@ class VirtualLoop(asyncio.SelectorEventLoop):
     Args:
         seed: if given, tasks that are ready in one pass run in an order drawn from it.
         stuck_s: real seconds without any timer, thread or socket after which `Stuck` is raised.
+        passes_max: passes of the loop after which `Stuck` is raised.
         on_pass: called with its number (from 1) before each pass of the loop.
 
     Attributes:
@@ -128,7 +142,11 @@ class VirtualLoop(asyncio.SelectorEventLoop):
     """
 
     def __init__(
-        self, seed: int | None = None, stuck_s: float = 10.0, on_pass: Callable[[int], object] | None = None
+        self,
+        seed: int | None = None,
+        stuck_s: float = 10.0,
+        passes_max: int = PASSES_MAX,
+        on_pass: Callable[[int], object] | None = None,
     ) -> None:
         selector = _Selector()
         selector.loop = self
@@ -136,10 +154,10 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         self.stuck_s = stuck_s
         self.holds = _Holds()
         self._passes = 0
+        self._passes_max = passes_max
         self._on_pass = on_pass
         self._random = None if seed is None else random.Random(seed)
         super().__init__(selector)
-        self._clock_resolution = 1e-6  # a jump may fall short of its timer by a rounding error
 
     def run_in_executor(self, executor: Any, func: Any, *args: Any) -> Any:  # type: ignore[override]
         """Run a function in an executor's thread, and hold the clock until it returns."""
@@ -163,9 +181,21 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         """The virtual time in seconds."""
         return self.now
 
+    def next_timer(self) -> float:
+        """When the next timer is due, in virtual seconds; inf if there is none, or only sleeps without end."""
+        scheduled: list[asyncio.TimerHandle] = self._scheduled  # type: ignore[attr-defined]
+        return scheduled[0].when() if scheduled else inf
+
+    def stuck(self, why: str) -> Stuck:
+        """The error of a run that does not end."""
+        return Stuck(why, [_path(task.get_coro()) for task in asyncio.all_tasks(self)])
+
     def _run_once(self) -> None:
+        self._passes += 1
+        if self._passes > self._passes_max:
+            self._passes_max = sys.maxsize  # the loop still has to close
+            raise self.stuck(_spin(self._passes - 1))
         if self._on_pass is not None:
-            self._passes += 1
             self._on_pass(self._passes)
         if self._random is not None:
             self._shuffle(self._random)
@@ -189,7 +219,7 @@ def _owner(handle: Any) -> Any:
 # --- trio -----------------------------------------------------------------------------------------
 
 
-def _trio_clock(stuck_s: float, stuck: Callable[[], None]) -> Any:
+def _trio_clock(stuck_s: float, stuck: Callable[[str], None]) -> Any:
     """A MockClock that jumps at once when all tasks wait, unless it is held.
 
     MockClock cannot be subclassed, so the instance gets the one method that differs.
@@ -203,38 +233,40 @@ def _trio_clock(stuck_s: float, stuck: Callable[[], None]) -> Any:
 
     def autojump() -> None:
         nonlocal idle_s
-        timeout = trio.lowlevel.current_statistics().seconds_to_next_deadline
-        scheduled = timeout < inf
-        if scheduled and not clock.holds:
+        timeout_s = trio.lowlevel.current_statistics().seconds_to_next_deadline
+        held = bool(clock.holds)
+        if timeout_s < inf and not held:
             idle_s = 0.0
-            clock.jump(max(timeout, 0.0))
+            clock.jump(max(timeout_s, 0.0))
             return
         begun = time.monotonic()
         time.sleep(POLL_S)  # threads and sockets are looked at once a pass
-        waited = time.monotonic() - begun
-        clock.jump(min(waited, max(timeout, 0.0)))
-        idle_s = 0.0 if scheduled else idle_s + waited
-        if idle_s > stuck_s:
+        waited_s = time.monotonic() - begun
+        clock.jump(min(waited_s, max(timeout_s, 0.0)))
+        idle_s = 0.0 if timeout_s < inf else idle_s + waited_s
+        patience_s = max(stuck_s, HELD_S) if held else stuck_s
+        if idle_s > patience_s:
             idle_s = 0.0
-            stuck()
+            stuck(_deadlock(patience_s))
 
     clock._autojump = autojump
     return clock
 
 
-def _trio_passes(on_pass: Callable[[int], object] | None) -> list[Any]:
-    if on_pass is None:
-        return []
+def _trio_passes(passes_max: int, stuck: Callable[[str], None], on_pass: Callable[[int], object] | None) -> list[Any]:
     import trio
 
     numbers = count(1)
-    tell = on_pass
 
     class Passes(trio.abc.Instrument):
         """Counts the passes of trio's loop."""
 
         def after_io_wait(self, timeout: float) -> None:
-            tell(next(numbers))
+            number = next(numbers)
+            if number == passes_max:
+                stuck(_spin(number))
+            if on_pass is not None:
+                on_pass(number)
 
     return [Passes()]
 
@@ -264,6 +296,7 @@ def run_virtual(
     backend: str = "asyncio",
     seed: int | None = None,
     stuck_s: float = 10.0,
+    passes_max: int = PASSES_MAX,
     on_pass: Callable[[int], object] | None = None,
 ) -> T:
     """Run an async function under virtual time and return what it returns.
@@ -272,19 +305,20 @@ def run_virtual(
         fn: the async function; `args` go to it.
         backend: `asyncio` or `trio`.
         seed: order of ready tasks; None is the backend's own order.
-        stuck_s: real seconds of a deadlock after which the run is given up.
+        stuck_s: real seconds of a deadlock after which the run is given up; threads that hold it get more.
+        passes_max: passes of the scheduler after which it is given up.
         on_pass: called with its number (from 1) at each pass of the scheduler, outside of any task.
 
     Raises:
         ValueError: the backend is not one of the two.
-        Stuck: nothing was scheduled any more.
+        Stuck: it did not come to an end.
     """
     if backend == "asyncio":
-        options: dict[str, Any] = {"loop_factory": lambda: VirtualLoop(seed, stuck_s, on_pass)}
+        options: dict[str, Any] = {"loop_factory": lambda: VirtualLoop(seed, stuck_s, passes_max, on_pass)}
         return anyio.run(fn, *args, backend=backend, backend_options=options)
     if backend != "trio":
         raise ValueError(f"expected a backend of {', '.join(BACKENDS)}, got {backend!r}")
-    return _run_trio(fn, args, seed, stuck_s, on_pass)
+    return _run_trio(fn, args, seed, stuck_s, passes_max, on_pass)
 
 
 def _run_trio(
@@ -292,26 +326,27 @@ def _run_trio(
     args: tuple[Any, ...],
     seed: int | None,
     stuck_s: float,
+    passes_max: int,
     on_pass: Callable[[int], object] | None,
 ) -> T:
-    waiting: list[str] = []
+    found: list[Stuck] = []
     scopes: list[anyio.CancelScope] = []
 
-    def stuck() -> None:
+    def stuck(why: str) -> None:
         import trio
 
-        waiting.extend(_paths(trio.lowlevel.current_root_task()))
+        found.append(Stuck(why, _paths(trio.lowlevel.current_root_task())))
         scopes[0].cancel()
 
     async def main() -> T:
         with anyio.CancelScope() as scope:
             scopes.append(scope)
             return await fn(*args)
-        raise Stuck(stuck_s, waiting)
+        raise found[0]
 
     order: AbstractContextManager[None] = nullcontext() if seed is None else _trio_order(seed)
     with order:
-        options = {"clock": _trio_clock(stuck_s, stuck), "instruments": _trio_passes(on_pass)}
+        options = {"clock": _trio_clock(stuck_s, stuck), "instruments": _trio_passes(passes_max, stuck, on_pass)}
         return anyio.run(main, backend="trio", backend_options=options)
 
 

@@ -257,7 +257,7 @@ def sweep(
     plans: Sequence[FaultPlan] | None = None,
     may_raise: Sequence[str] = ("keyboard_interrupt",),
     seed: int = 0,
-    stuck_s: float = 5.0,
+    stuck_s: float = 0.5,
 ) -> SweepReport:
     """Run a scenario with each single fault, under virtual time, and say what came of it.
 
@@ -271,7 +271,7 @@ def sweep(
         plans: exactly these faults instead, as to replay one.
         may_raise: kinds whose exception may leave the scenario.
         seed: the order of ready tasks.
-        stuck_s: real seconds after which a run is a deadlock.
+        stuck_s: real seconds without any timer, thread or socket after which a run is a deadlock.
 
     Returns:
         The report; `check()` raises if something is wrong.

@@ -243,3 +243,28 @@ def test_each_pass_of_the_scheduler_can_be_observed(backend):
     run_virtual(main, backend=backend, on_pass=passes.append)
     assert passes == list(range(1, len(passes) + 1))
     assert len(passes) >= 3
+
+
+@both
+@pytest.mark.parametrize("spinning", ["task", "timer"])
+def test_what_spins_is_reported_instead_of_hanging(backend, spinning):
+    async def spins():
+        while True:
+            await (anyio.lowlevel.checkpoint() if spinning == "task" else anyio.sleep(1))
+
+    with pytest.raises(Stuck, match=r"2000 passes .* spins"):
+        run_virtual(spins, backend=backend, passes_max=2_000)
+
+
+@both
+def test_a_sleep_without_end_is_no_timer(backend):
+    async def main():
+        async with anyio.create_task_group() as group:
+            group.start_soon(anyio.sleep_forever)
+            await anyio.sleep(3600)
+            group.cancel_scope.cancel()
+        return anyio.current_time()
+
+    assert 3600 <= run_virtual(main, backend=backend) < 3700
+    with pytest.raises(Stuck, match="no timer is set"):
+        run_virtual(anyio.sleep_forever, backend=backend, stuck_s=0.05)
