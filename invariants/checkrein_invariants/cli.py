@@ -26,7 +26,8 @@ _EXCERPT_CHARS = 160
 @click.option("--deep", is_flag=True, help="Derive and validate the history after every event; rebuild each request.")
 @click.option("--strict", is_flag=True, help="An interrupted, torn or skipped part also counts as broken.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object a file.")
-def check(files: tuple[str, ...], deep: bool, strict: bool, as_json: bool) -> None:
+@click.pass_context
+def check(ctx: click.Context, files: tuple[str, ...], deep: bool, strict: bool, as_json: bool) -> None:
     """Check that session logs are balanced.
 
     FILE is a log, a session's folder, or - for standard input. Transcripts of other
@@ -53,7 +54,7 @@ def check(files: tuple[str, ...], deep: bool, strict: bool, as_json: bool) -> No
             click.echo(to_json(checked, strict))
         else:
             _show(checked, strict)
-    sys.exit(worst)
+    ctx.exit(worst)
 
 
 def _read(name: str) -> bytes:

@@ -18,6 +18,8 @@ from checkrein.chunks import Chunk
 from checkrein.events import AnyEvent
 from checkrein.eventtypes import EventType
 from checkrein.hookspecs import hookimpl
+from checkrein.store import StoredLog
+from checkrein.verdict import Judge, Verdict
 
 from .rules import RULES, Violation
 from .watch import Watch
@@ -41,6 +43,7 @@ class Plugin:
     """
 
     name = "invariants"
+    provides = (Judge,)
 
     @dataclass(frozen=True)
     class Config:
@@ -54,16 +57,29 @@ class Plugin:
         report: Literal["stderr", "log"] = "stderr"
         deep: bool = False
 
-    def __init__(self, config: Config) -> None:
-        self.config = config
+    def __init__(self, config: Config | None = None) -> None:
+        self.config = config or self.Config()
         self.violations: dict[str, list[Violation]] = {}
         self._watches: dict[int, Watch] = {}
         self._shown: dict[int, set[Violation]] = {}
+        self._types: dict[str, EventType] = {}
 
     @hookimpl
     def register_events(self, harness: Harness) -> Iterable[EventType]:
-        """The event that says what was found."""
+        """The event that says what was found; and the service that judges stored logs is offered here."""
+        self._types = harness.event_types
+        harness.provide(Judge, self, self.name)
         return [EventType(VIOLATION)]
+
+    def judge(self, stored: StoredLog) -> Verdict:
+        """Check a stored log from its bytes; see checkrein.verdict.Judge."""
+        from .checking import check_lines
+
+        checked = check_lines("", stored.lines, torn=stored.torn, types=self._types.values())
+        if checked is None:
+            return Verdict(False, 0, ("the log holds no readable event",))
+        findings = [f"{found.rule} {found.severity} at seq {found.seq}: {found.message}" for found in checked.found]
+        return Verdict(checked.ok(), checked.events, (*findings, *checked.notes))
 
     @hookimpl
     def session_event(self, session: Session, event: AnyEvent) -> None:

@@ -37,6 +37,7 @@ class OracleFixture:
     def __init__(self, deep: bool) -> None:
         self.watches: list[Watch] = []
         self._deep = deep
+        self._told: set[str] = set()
 
     @property
     def violations(self) -> list[Violation]:
@@ -52,12 +53,15 @@ class OracleFixture:
         return watch
 
     def problems(self, *, ended: bool) -> list[str]:
-        """What fails the test.
+        """What fails the test, each once.
 
         Args:
             ended: the test and its fixtures are over: agents have to be closed.
         """
-        return [problem for watch in self.watches if _is_agents(watch) for problem in _problems(watch, ended)]
+        found = [problem for watch in self.watches if _is_agents(watch) for problem in _problems(watch, ended)]
+        new = [problem for problem in dict.fromkeys(found) if problem not in self._told]
+        self._told.update(new)
+        return new
 
 
 def _is_agents(watch: Watch) -> bool:
@@ -119,7 +123,7 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
     item.stash[_KEY] = oracle = OracleFixture(mode == "deep")
     if marker is not None:
         if not (marker.kwargs.get("reason") or marker.args):
-            raise pytest.UsageError(f"{item.nodeid}: {_MARKER} needs a reason")
+            pytest.fail(f"the marker {_MARKER} needs a reason: say what the test breaks, and why", pytrace=False)
     elif mode != "off":
         _current.append(oracle)
 
@@ -147,7 +151,7 @@ def pytest_runtest_teardown(item: pytest.Item) -> Generator[None, Any, Any]:
 
 def _raise(problems: Sequence[str]) -> None:
     if problems:
-        text = "\n  ".join(dict.fromkeys(problems))
+        text = "\n  ".join(problems)
         pytest.fail(f"the oracle found that the log breaks its rules:\n  {text}", pytrace=False)
 
 
