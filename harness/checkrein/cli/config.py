@@ -14,6 +14,7 @@ from .options import config_options, load, manager_of
 __all__ = ["config"]
 
 _SECRET = re.compile(r"(^|_)(key|token|secret|password|passwd|credentials?|authorization)s?$", re.IGNORECASE)
+_REFERENCE = re.compile(r"\$\{\w+\}")
 HIDDEN = "(hidden)"
 
 
@@ -82,5 +83,8 @@ def _rows(value: Any, steps: tuple[Any, ...], origins: Mapping[str, str]) -> Ite
 
 def _hidden(value: Any, steps: tuple[Any, ...]) -> Any:
     """A secret is named, not shown; a reference to the environment is no secret."""
-    named = any(isinstance(step, str) and _SECRET.search(step) for step in steps)
-    return HIDDEN if named and isinstance(value, str) and value and not value.startswith("${") else value
+    if not any(isinstance(step, str) and _SECRET.search(step) for step in steps):
+        return value
+    if isinstance(value, (list, tuple)):
+        return [_hidden(member, steps) for member in value]
+    return HIDDEN if isinstance(value, str) and value and not _REFERENCE.fullmatch(value) else value
