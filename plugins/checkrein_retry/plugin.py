@@ -1,4 +1,4 @@
-"""The plugin: asks the policy, and knows whether the answer's text had begun where that matters."""
+"""The plugin: asks the policy, for an agent with the keys it overrides."""
 
 from __future__ import annotations
 
@@ -6,14 +6,16 @@ import random
 from collections.abc import Callable
 
 from checkrein.agents import AgentLike
-from checkrein.chunks import Chunk, TextChunk
 from checkrein.decisions import Retry
 from checkrein.errors import ProviderError
+from checkrein.events import AssistantPartial, RequestStart
 from checkrein.hookspecs import hookimpl
 
 from .policy import RetryConfig, delay_s
 
 __all__ = ["Plugin"]
+
+NAME = "retry"
 
 
 class Plugin:
@@ -29,30 +31,28 @@ class Plugin:
     def __init__(self, config: RetryConfig | None = None, chance: Callable[[], float] = random.random) -> None:
         self.config = config or RetryConfig()
         self._chance = chance
-        self._spoke: dict[str, tuple[int, int]] = {}  # agent -> the last step whose text had begun
-        if not self.config.after_text:
-            self._watch()
 
     @hookimpl
-    def request_error(self, agent: AgentLike, turn: int, step: int, error: ProviderError, attempt: int) -> Retry | None:
+    def request_error(self, agent: AgentLike, error: ProviderError, attempt: int) -> Retry | None:
         """Send the request again if the policy says so."""
-        if self._spoke.get(agent.id) == (turn, step):
+        config = self._config(agent)
+        after_s = delay_s(error, attempt, config, self._chance())
+        if after_s is None or (not config.after_text and _text_shown(agent)):
             return None
-        after_s = delay_s(error, attempt, self.config, self._chance())
-        return None if after_s is None else Retry(after_s)
+        return Retry(after_s)
 
-    @hookimpl
-    def agent_disposed(self, agent: AgentLike) -> None:
-        """Forget the agent."""
-        self._spoke.pop(agent.id, None)
+    def _config(self, agent: AgentLike) -> RetryConfig:
+        if not agent.spec.plugins.get(NAME):
+            return self.config
+        config: RetryConfig = agent.harness.plugins.config_for(NAME, agent.spec)
+        return config
 
-    def _watch(self) -> None:
-        """Look at the chunks; only where the config asks for it, as each one costs time."""
-        spoke = self._spoke
 
-        @hookimpl
-        def stream_chunk(agent: AgentLike, turn: int, step: int, chunk: Chunk) -> None:
-            if type(chunk) is TextChunk:
-                spoke[agent.id] = (turn, step)
-
-        self.stream_chunk = stream_chunk
+def _text_shown(agent: AgentLike) -> bool:
+    """Whether the attempt that failed had begun to show the answer's text: the log says so."""
+    for event in reversed(agent.session.events):
+        if isinstance(event, AssistantPartial):
+            return True
+        if isinstance(event, RequestStart):
+            break
+    return False

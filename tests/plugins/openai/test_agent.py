@@ -117,8 +117,7 @@ def test_what_will_not_pass_is_sent_once(llmock, backend, status, code):
 @BACKENDS
 def test_no_retry_after_text_if_the_config_says_so(llmock, backend):
     llmock.reply("one two three four five").disconnect(after_chunks=2).rate_limit(retry_after=0.0).reply("Fine.")
-    careful = Retries(RetryConfig(first_delay_s=0.0, after_text=False))
-    (first, second), _ = run(backend, "a", "b", plugins=[careful])
+    careful = RetryConfig(first_delay_s=0.0, after_text=False)
+    (first, second), _ = run(backend, "a", "b", plugins=[Retries(careful)])
     assert (first.reason.kind, first.reason.code) == ("error", "TRANSPORT")
     assert (second.reason.kind, second.text) == ("completed", "Fine.")
-    assert careful._spoke == {}
