@@ -22,7 +22,17 @@ from .events import ToolErrorInfo
 from .messages import Block, CallBlock, Content, MediaBlock, OpaqueBlock, TextBlock, ThinkingBlock
 from .text import clean, clean_json, describe
 
-__all__ = ["to_outcome", "failure", "cap", "capped", "looks_binary", "describe_bytes", "PutBlob", "READ_OUTPUT"]
+__all__ = [
+    "to_outcome",
+    "failure",
+    "cap",
+    "capped",
+    "looks_binary",
+    "describe_bytes",
+    "kind_of",
+    "PutBlob",
+    "READ_OUTPUT",
+]
 
 PutBlob: TypeAlias = Callable[[bytes], str]
 
@@ -182,10 +192,14 @@ def looks_binary(text: str) -> bool:
     return odd * 10 > len(sample) * 3
 
 
+def kind_of(head: bytes) -> str:
+    """Return what binary data seems to be, by its first bytes: `PNG image`, or `binary data`."""
+    return next((name for magic, name in _MAGIC if head.startswith(magic)), "binary data")
+
+
 def describe_bytes(data: bytes) -> str:
     """Return one line about binary data: its size, what it seems to be, and its SHA-256."""
-    kind = next((name for magic, name in _MAGIC if data.startswith(magic)), "binary data")
-    return f"[{kind}, {len(data)} bytes, not shown; SHA-256 {sha256(data).hexdigest()}]"
+    return f"[{kind_of(data)}, {len(data)} bytes, not shown; SHA-256 {sha256(data).hexdigest()}]"
 
 
 def capped(outcome: Outcome, limit_bytes: int, put_blob: PutBlob | None = None) -> Outcome:

@@ -150,11 +150,12 @@ def test_X3_a_late_exception_is_told_as_a_value(run: Run) -> None:
 def test_C2_a_result_that_is_there_when_the_cancel_comes_is_kept(run: Run) -> None:
     async def main() -> None:
         pool = ThreadPool(1)
-        done = threading.Event()
+        begun, go = threading.Event(), threading.Event()
         results: list[int] = []
 
         def work() -> int:
-            done.set()
+            begun.set()
+            go.wait(10)
             return 5
 
         with anyio.CancelScope() as scope:
@@ -164,10 +165,8 @@ def test_C2_a_result_that_is_there_when_the_cancel_comes_is_kept(run: Run) -> No
                     results.append(await pool.run(work))
 
                 group.start_soon(call)
-                await anyio.sleep(0)
-                done.wait(10)
-                with pool._lock:  # the thread has left its last lock: its job is done
-                    pass
+                await until(begun.is_set)
+                go.set()
                 deadline = time.monotonic() + 10
                 while pool.busy and time.monotonic() < deadline:
                     time.sleep(0.0005)  # blocks the loop on purpose: nothing may be delivered yet
