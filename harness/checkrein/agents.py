@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from .events import Cause
     from .harness import Harness
-    from .live import TurnStream
+    from .live import Buffer, TurnStream
     from .session import Session
 
 __all__ = ["AgentSpec", "AgentLike", "Agents", "Approval", "Approver", "Receipt", "TurnView", "PendingInput"]
@@ -178,6 +178,10 @@ class AgentLike(Protocol):
 
     def stream(self, content: str | Sequence[Block], **options: Any) -> TurnStream:
         """As run, live: an async context manager that iterates over deltas and events."""
+        ...
+
+    def attach(self, buffer: Buffer) -> Callable[[], None]:
+        """Feed a consumer's buffer with deltas, and wake it at each event; returns what ends it."""
         ...
 
     def cancel(self, cause: Cause | str = "user", *, discard_pending: bool = False) -> None:

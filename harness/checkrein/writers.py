@@ -30,8 +30,10 @@ class LazyWriter:
             self._writer.taken = count
 
     def append(self, lines: Sequence[bytes]) -> None:
-        """Hand lines over; the first time, create the session with them."""
+        """Hand lines over; the first time there is more than the session's own first event, create the session."""
         if self._writer is None:
+            if len(lines) == 1:
+                return  # not taken: it comes again with what follows it
             self._writer = self._store.create(self._session_id, lines)
         else:
             self._writer.append(lines)

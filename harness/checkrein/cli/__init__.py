@@ -45,7 +45,7 @@ SUMMARIES = {
     "run": "Run one turn and print the answer.",
     "chat": "Talk to an agent in the terminal.",
     "check": "Check logs against the rules of the oracle.",
-    "sessions": "List, show and export sessions.",
+    "sessions": "List and show sessions.",
     "plugins": "List plugins and hooks.",
     "config": "Check, show and describe the configuration.",
 }

@@ -1,0 +1,176 @@
+"""Standard output and standard error of a command: what nothing that is written to them can break.
+
+A reader that left (a closed pipe) is remembered, not raised; text the terminal's encoding cannot carry is
+written out; standard error never fails a command.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from checkrein import events as ev
+from checkrein.live import StepReset, TextDelta, ThinkingDelta, ToolProgress
+from checkrein.messages import CallBlock
+
+from .show import Narrator, brief, content_words, shown_text
+
+if TYPE_CHECKING:
+    from .follow import Item
+
+__all__ = ["JsonLines", "Progress", "Streams"]
+
+
+class Streams:
+    """Where a command writes.
+
+    Attributes:
+        terminal: whether standard output is one.
+        gone: whether the reader of standard output left.
+    """
+
+    def __init__(self) -> None:
+        self.gone = False
+        self.terminal = _is_terminal(sys.stdout)
+        self._dim = _is_terminal(sys.stderr) and not os.environ.get("NO_COLOR")
+        self._open = False  # a line of the answer is not ended
+        for stream in (sys.stdout, sys.stderr):
+            if (reconfigure := getattr(stream, "reconfigure", None)) is not None:
+                reconfigure(errors="backslashreplace")
+
+    def out(self, text: str) -> None:
+        """Write to standard output, as it is."""
+        if text:
+            self._open = not text.endswith("\n")
+            self._write(sys.stdout, text)
+
+    def show(self, text: str) -> None:
+        """Write a model's text to standard output: made visible if that is a terminal."""
+        self.out(shown_text(text) if self.terminal else text)
+
+    def raw(self, line: bytes) -> None:
+        """Write a line of bytes to standard output."""
+        self._write(getattr(sys.stdout, "buffer", sys.stdout), line + b"\n")
+
+    def end_line(self) -> None:
+        """End the line of standard output, if one is open."""
+        if self._open:
+            self.out("\n")
+
+    def note(self, text: str) -> None:
+        """Write a line to standard error."""
+        if self.terminal:
+            self.end_line()
+        try:
+            click.echo(click.style(text, dim=True) if self._dim else text, err=True)
+        except OSError:  # nobody reads it: not a reason to stop
+            pass
+
+    def _write(self, stream: Any, data: Any) -> None:
+        if self.gone:
+            return
+        try:
+            stream.write(data)
+            stream.flush()
+        except BrokenPipeError:
+            self.gone = True
+            # What is buffered would raise once more when the interpreter ends.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+class Progress:
+    """Shows an agent at work: its text on standard output if that is a terminal, the rest on standard error.
+
+    Args:
+        streams: where to.
+        spoken: ids of inputs the user has just typed and need not see again.
+    """
+
+    def __init__(self, streams: Streams, spoken: set[str] | None = None) -> None:
+        self._streams = streams
+        self._narrate = Narrator()
+        self._spoken = spoken
+        self._streamed = False  # the open step's text is on the screen already
+
+    def show(self, item: Item) -> None:
+        """Show one event or delta."""
+        streams = self._streams
+        kind = type(item)
+        if kind is TextDelta:
+            if streams.terminal:
+                streams.show(item.text)  # type: ignore[union-attr]
+                self._streamed = True
+        elif kind is ToolProgress:
+            streams.note(f"  {brief(item.text)}")  # type: ignore[union-attr]
+        elif kind is StepReset or kind is ThinkingDelta:
+            return  # told by the events around them
+        else:
+            self._event(item)
+
+    def _event(self, event: Any) -> None:
+        kind = type(event)
+        if kind is ev.AssistantAnswer:
+            self._answer(event)
+        elif kind is ev.AssistantPartial and self._streamed:
+            self._streamed = False
+            self._streams.note("cut off: this is no answer")
+            return
+        elif kind is ev.UserInput and self._spoken is not None and event.id not in self._spoken:
+            self._streams.note(f"input: {brief(content_words(event.content))}")
+        if text := self._narrate(event):
+            self._streams.note(text)
+
+    def _answer(self, event: ev.AssistantAnswer) -> None:
+        """A step's text: what came whole is shown now; beside a pipe, what is not the answer is a note."""
+        if self._streams.terminal:
+            if not self._streamed:  # a plugin put it in the place of what the model said, or the model did not stream
+                self._streams.show(content_words(event.content))
+            self._streams.end_line()
+        elif any(type(block) is CallBlock for block in event.content) and (text := brief(content_words(event.content))):
+            self._streams.note(f"model: {text}")
+        self._streamed = False
+
+
+class JsonLines:
+    """Writes every event as its log line, and every delta as an object of a type `delta/...`."""
+
+    def __init__(self, streams: Streams, session: Any) -> None:
+        self._streams = streams
+        self._session = session
+        self._next: int | None = None
+
+    def show(self, item: Item) -> None:
+        """Write one event or delta."""
+        import msgspec
+
+        kind = _DELTAS.get(type(item))
+        if kind is None:
+            self._streams.raw(self._line(item))
+        else:
+            self._streams.raw(msgspec.json.encode({"type": kind, **msgspec.to_builtins(item)}))
+
+    def _line(self, event: Any) -> bytes:
+        events = self._session.events
+        if self._next is None:
+            self._next = events.index(event)
+        line: bytes = self._session.line(self._next)
+        self._next += 1
+        return line
+
+
+_DELTAS: dict[type, str] = {
+    TextDelta: "delta/text",
+    ThinkingDelta: "delta/thinking",
+    ToolProgress: "delta/progress",
+    StepReset: "delta/reset",
+}
+
+
+def _is_terminal(stream: Any) -> bool:
+    try:
+        return stream is not None and bool(stream.isatty())
+    except ValueError:  # closed
+        return False
