@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import anyio
+import anyio.to_thread
 import pytest
 
 from checkrein.hookcheck import check_plugin
@@ -22,6 +23,7 @@ from checkrein.testing import (
     SeamStore,
     Seen,
     call,
+    hold,
     run_virtual,
     seam_plugin,
     seam_tool,
@@ -177,6 +179,19 @@ def test_a_scenario_that_is_not_deterministic_is_reported():
         await seams.point(f"run:{len(calls)}")
 
     assert "not deterministic" in str(sweep(scenario, kinds=["os_error"], backends=["trio"]).failures[0])
+
+
+def test_seams_in_threads_may_come_in_another_order():
+    calls = []
+
+    async def scenario(seams):
+        calls.append(None)
+        with hold():
+            await anyio.to_thread.run_sync(lambda: seams.sync_point(f"run:{len(calls)}"))
+
+    report = sweep(scenario, kinds=["os_error"], backends=["trio"])
+    assert [row.violations[0].startswith("the scenario raised OSError") for row in report.failures] == [True]
+    assert len(report.failures[0].violations) == 1
 
 
 def test_what_a_scenario_raises_by_itself_is_a_violation():
