@@ -68,21 +68,23 @@ def discover(group: str) -> list[Found]:
     """
     from importlib.metadata import entry_points
 
-    found = [_found(point) for point in entry_points(group=group)]
+    known: dict[int, tuple[str, str]] = {}
+    points = list(entry_points(group=group))
+    for point in points:
+        if id(point.dist) not in known:  # reading the metadata is most of the cost: once per distribution
+            known[id(point.dist)] = _name_and_version(point)
+    found = [Found(point.name, point.value, *known[id(point.dist)], point) for point in points]
     ours = [one for one in found if one.builtin]
     others = sorted((one for one in found if not one.builtin), key=lambda one: (one.name, one.distribution, one.value))
     return list(dict.fromkeys(ours + others))
 
 
-def _found(point: EntryPoint) -> Found:
-    dist = point.dist
-    name = version = ""
-    if dist is not None:
-        try:
-            name, version = dist.name or "", dist.version or ""
-        except Exception:  # metadata of a broken installation: the entry point is still there
-            name = name or ""
-    return Found(point.name, point.value, name, version, point)
+def _name_and_version(point: EntryPoint) -> tuple[str, str]:
+    try:
+        metadata = point.dist.metadata if point.dist is not None else None
+    except Exception:  # a broken installation: the entry point is still there
+        metadata = None
+    return (metadata["Name"] or "", metadata["Version"] or "") if metadata is not None else ("", "")
 
 
 @cache

@@ -10,12 +10,13 @@ from typing import Any
 import msgspec
 
 from .agents import AgentSpec
+from .config.convert import Problem, as_error, convert, problems_of
 from .config.types import PluginsConfig
 from .discovery import Found
 from .errors import PluginError
 from .nearest import did_you_mean
 
-__all__ = ["Candidate", "PluginReport", "choose", "derived_name", "in_order", "instantiate", "origin_of"]
+__all__ = ["Candidate", "PluginReport", "choose", "name_of", "in_order", "instantiate", "origin_of"]
 
 GUARDS = ("permissions",)
 """Built-in guards: required unless blocked by name (H5), also when they fail before they could say so."""
@@ -97,7 +98,7 @@ class Candidate:
         )
 
 
-def derived_name(plugin: object) -> str:
+def name_of(plugin: object) -> str:
     """Return the name a plugin given by hand gets: its `name`, its class's name, or its package's.
 
     A class called just `Plugin` is named after its package without `checkrein_`, so that a built-in
@@ -114,6 +115,53 @@ def derived_name(plugin: object) -> str:
 def _short(module: str) -> str:
     package = module.partition(".")[0]
     return package.removeprefix("checkrein_") if package.startswith("checkrein_") else module.rpartition(".")[2]
+
+
+def configure(candidate: Candidate, table: dict[str, Any], where: Callable[[str], str | None]) -> None:
+    """Give a candidate its config: its table's, or that of the instance made by hand.
+
+    Args:
+        candidate: with its target.
+        table: `[plugins.NAME]`.
+        where: says who set a key of the config.
+
+    Raises:
+        PluginError: the table does not fit, or an instance made by hand has one.
+    """
+    at = f"plugins.{candidate.name}"
+    if not candidate.made_by_hand:
+        candidate.config = typed(candidate, table, at, where)
+    elif not table:
+        candidate.config = getattr(candidate.target, "config", None)
+    else:
+        raise PluginError(
+            "expected no table for an instance given by hand, got one: it is configured already; give the class",
+            plugin=candidate.name,
+            path=at,
+            file=where(at),
+        )
+
+
+def typed(candidate: Candidate, table: dict[str, Any], at: str, where: Callable[[str], str | None]) -> Any:
+    """Return a plugin's config from a table.
+
+    Args:
+        candidate: with its target.
+        table: plain values.
+        at: the table's place in the config.
+        where: says who set a key of the config.
+
+    Raises:
+        PluginError: it does not fit; all problems are told.
+    """
+    type_ = getattr(candidate.target, "Config", None)
+    if type_ is None:
+        problems = [Problem(f"{at}.{key}", "expected no config, this plugin has none") for key in table]
+    else:
+        problems = problems_of(table, type_, at=at)
+    if problems:
+        raise as_error(problems, where(problems[0].path), plugin=candidate.name)
+    return None if type_ is None else convert(table, type_)
 
 
 def instantiate(candidate: Candidate) -> Any:

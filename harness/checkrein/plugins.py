@@ -15,14 +15,13 @@ from typing import Any
 import pluggy
 
 from .agents import AgentSpec
-from .config.convert import Problem, as_error, convert, problems_of
 from .config.types import PluginsConfig
 from .discovery import BUILTIN, PLUGINS, Found, discover
 from .errors import PluginError
 from .hookcheck import check_plugin, signature_of
 from .hookspecs import SPECS, HookInfo, HookSpecs
 from .nearest import did_you_mean
-from .pluginparts import Candidate, PluginReport, choose, derived_name, in_order, instantiate, origin_of
+from .pluginparts import Candidate, PluginReport, choose, configure, in_order, instantiate, name_of, origin_of, typed
 
 __all__ = ["PluginManager", "PluginReport"]
 
@@ -77,7 +76,7 @@ class PluginManager:
         """
         taken = {each.name for each in self._given} | set(self._loaded)
         if name is None:
-            base = name = derived_name(plugin)
+            base = name = name_of(plugin)
             count = 1
             while name in taken:
                 count += 1
@@ -163,29 +162,8 @@ class PluginManager:
                 candidate.import_s = time.perf_counter() - began
 
     def _make(self, candidate: Candidate) -> None:
-        at, table = f"plugins.{candidate.name}", self.config.tables.get(candidate.name, {})
-        if not candidate.made_by_hand:
-            candidate.config = self._typed(candidate, table, at)
-        elif not table:
-            candidate.config = getattr(candidate.target, "config", None)
-        else:
-            raise PluginError(
-                "expected no table for an instance given by hand, got one: it is configured already; give the class",
-                plugin=candidate.name,
-                path=at,
-                file=self._where(at),
-            )
+        configure(candidate, self.config.tables.get(candidate.name, {}), self._where)
         candidate.instance = instantiate(candidate)
-
-    def _typed(self, candidate: Candidate, table: dict[str, Any], at: str) -> Any:
-        type_ = getattr(candidate.target, "Config", None)
-        if type_ is None:
-            problems = [Problem(f"{at}.{key}", "expected no config, this plugin has none") for key in table]
-        else:
-            problems = problems_of(table, type_, at=at)
-        if problems:
-            raise as_error(problems, self._where(problems[0].path), plugin=candidate.name)
-        return None if type_ is None else convert(table, type_)
 
     def _add_specs(self, candidate: Candidate) -> None:
         """A plugin's own hooks: `hookspecs`, a class or module, and `hook_infos`, their contracts by name."""
@@ -227,7 +205,7 @@ class PluginManager:
 
     def _overridden(self, candidate: Candidate, override: dict[str, Any], at: str) -> Any:
         base = candidate.plain_config() if candidate.made_by_hand else self.config.tables.get(candidate.name, {})
-        return self._typed(candidate, {**base, **override}, at)
+        return typed(candidate, {**base, **override}, at, self._where)
 
     # --- at run time ----------------------------------------------------------------------------------
 
@@ -272,6 +250,28 @@ class PluginManager:
         self._agent_configs = {key: each for key, each in self._agent_configs.items() if key[0] != name}
         self._notify(name, False)
         return candidate.instance
+
+    def failed(self, name: str, hook: str, error: BaseException) -> None:
+        """Take a plugin out whose start-up hook failed, or stop the start if it is required (H5).
+
+        Args:
+            name: the plugin's name.
+            hook: the hook it failed in.
+            error: what it raised.
+
+        Raises:
+            PluginError: the plugin is required.
+        """
+        candidate = self._get(name)
+        for needing in [each.name for each in self._loaded.values() if name in each.requires]:
+            self.failed(
+                needing, hook, PluginError(f"requires the plugin {name!r}, whose {hook} failed", plugin=needing)
+            )
+        problem = error if isinstance(error, PluginError) else f"{hook} failed: {type(error).__name__}: {error}"
+        self._fail(candidate, str(problem), error)
+        report = self._reports[name]
+        self.unregister(name)
+        self._reports[name] = report
 
     def on_change(self, callback: Callable[[str, bool], None]) -> Callable[[], None]:
         """Call `callback(name, present)` after each plugin that comes or leaves.

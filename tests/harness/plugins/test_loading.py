@@ -472,6 +472,23 @@ def test_H4_a_plugin_that_does_not_fit_leaves_nothing_behind() -> None:
     assert plugins.impls("agent_status") == []
 
 
+def test_H5_a_start_up_hook_that_fails_skips_what_was_merely_found(install: Any) -> None:
+    found = install("acme", {"a": GOOD, "b": f"{GOOD}\nPlugin.requires = ('a',)", "c": GOOD})
+    plugins = manager({"c": {}}, found=found)
+    plugins.load()
+    watcher = Watcher()
+    plugins.on_change(watcher)
+    plugins.failed("a", "register_tools", OSError("no such device"))
+    assert state(plugins) == {"c": "loaded", "a": "skipped", "b": "skipped"}
+    problems = {report.name: report.problem or "" for report in plugins.reports}
+    assert problems["a"] == "register_tools failed: OSError: no such device"
+    assert "requires the plugin 'a', whose register_tools failed" in problems["b"]
+    assert watcher.seen == [("b", False), ("a", False)]
+    assert [impl.plugin_name for impl in plugins.impls("agent_status")] == ["c"]
+    with pytest.raises(PluginError, match="register_tools failed: OSError"):
+        plugins.failed("c", "register_tools", OSError("no such device"))
+
+
 def test_H4_a_plugin_that_others_require_stays() -> None:
     class Needing:
         requires = ("base",)
