@@ -13,7 +13,7 @@ import time
 
 import pytest
 
-from checkrein.testing import Hold, StrictChatServer, parse_script
+from checkrein.testing import Hold, StrictChatServer, hold, parse_script
 from checkrein.testing.strict_history import refusal
 
 USER = {"role": "user", "content": "hi"}
@@ -321,3 +321,33 @@ def test_it_runs_as_a_process_and_prints_its_port(tmp_path):
     assert status == 200
     assert b"hello" in data
     assert json.loads(record.read_text())["messages"] == [USER]
+
+
+def test_an_agent_keeps_a_strict_server_content(monkeypatch, run):
+    from checkrein import Agent, tool
+
+    @tool
+    def add(a: int, b: int) -> int:
+        """Add."""
+        return a + b
+
+    turns = [
+        {"thinking": "hm", "calls": [{"name": "add", "arguments": {"a": 1, "b": 2}}, {"name": "nope"}], "pieces": 2},
+        {"calls": [{"name": "add", "raw": '{"a": 1'}]},
+        {"text": "done", "usage": {"input": 5, "output": 1}},
+    ]
+    with StrictChatServer(*turns, api_key="k") as server:
+        monkeypatch.setenv("OPENAI_BASE_URL", server.url)
+        monkeypatch.setenv("OPENAI_API_KEY", "k")
+
+        async def main():
+            with hold():
+                async with Agent("openai:m", tools=[add]) as agent:
+                    return await agent.run("1 + 2?")
+
+        result = run(main)
+    assert result.check().text == "done"
+    assert server.refusals == []
+    assert server.remaining == 0
+    sent = server.requests[1]["messages"]
+    assert [message["role"] for message in sent[-3:]] == ["assistant", "tool", "tool"]

@@ -187,3 +187,55 @@ def test_where_a_turn_waits(at, before):
         return early, "".join(filter(None, shown))
 
     assert run_virtual(main) == (before, "sunny!")
+
+
+def test_an_agent_of_a_config_file_plays_its_script(tmp_path, run):
+    from checkrein import Harness, tool
+
+    @tool(read_only=True)
+    def weather(city: str) -> str:
+        """Current weather."""
+        return f"sunny in {city}"
+
+    script = tmp_path / "script.toml"
+    script.write_text(
+        'turns = [{ calls = [{ name = "weather", arguments = { city = "Paris" } }] },'
+        ' { text = "It is sunny.", usage = { input = 2, output = 3 } }]'
+    )
+    (tmp_path / "checkrein.toml").write_text(
+        f'[plugins.scripted]\nscript = "{script.as_posix()}"\n[[agents]]\nid = "main"\nmodel = "scripted:any"\n'
+    )
+
+    async def main():
+        async with Harness(tmp_path / "checkrein.toml", tools=[weather], workspace=tmp_path) as harness:
+            return await harness.agents["main"].run("Weather?")
+
+    result = run(main).check()
+    assert (result.text, result.steps, result.usage.output) == ("It is sunny.", 2, 3)
+
+
+def test_a_bad_script_in_a_config_file_stops_the_start(tmp_path, run):
+    from checkrein import Harness
+
+    (tmp_path / "checkrein.toml").write_text(
+        '[plugins.scripted]\nturns = [{ txt = "a" }]\n[[agents]]\nid = "main"\nmodel = "scripted:any"\n'
+    )
+
+    async def main():
+        async with Harness(tmp_path / "checkrein.toml", workspace=tmp_path):
+            pass
+
+    with pytest.raises(ConfigError, match="unknown field `txt`") as raised:
+        run(main)
+    assert "plugins.scripted.turns[0]" in str(raised.value)
+
+
+def test_without_a_script_an_agent_is_refused_before_it_starts(tmp_path, run):
+    from checkrein import Agent
+
+    async def main():
+        async with Agent("scripted:any", workspace=tmp_path):
+            pass
+
+    with pytest.raises(CredentialsError, match=r"\[plugins\.scripted\]"):
+        run(main)
