@@ -1,7 +1,7 @@
 """The plugin `persistence`: registers the JSON Lines store and keeps sessions durable (R4).
 
     [plugins.persistence]
-    dir = ".checkrein"       # a relative path is taken from the working directory
+    dir = ".checkrein"       # a relative path is taken from the workspace
     sync = "normal"          # or "always": every gate waits for the disk, not only turn end and approvals
     # owner = "nightly job"  # who to name when somebody else wants to write the same session
 
@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from anyio import CapacityLimiter, Lock, to_thread
@@ -23,6 +24,7 @@ from checkrein.hookspecs import hookimpl
 from .jsonl import JsonlStore
 
 if TYPE_CHECKING:
+    from checkrein.harness import Harness
     from checkrein.session import Session
     from checkrein.store import Store, Writer
 
@@ -61,15 +63,15 @@ class Plugin:
         if not config.dir:
             raise ConfigError("expected a folder, got an empty text", path="plugins.persistence.dir")
         self.config = config
-        self.store = JsonlStore(config.dir, owner=config.owner)
         self._synced_gates = SYNCED_GATES[config.sync]
         self._groups: dict[Writer, _Group] = {}
         self._threads: CapacityLimiter | None = None
 
     @hookimpl
-    def register_stores(self) -> list[Store]:
+    def register_stores(self, harness: Harness) -> list[Store]:
         """Offer the store `jsonl`."""
-        return [self.store]
+        folder = harness.workspace / Path(self.config.dir).expanduser()
+        return [JsonlStore(folder, owner=self.config.owner)]
 
     @hookimpl
     def session_flush(self, session: Session, gate: str) -> Awaitable[None] | None:
