@@ -37,17 +37,17 @@ def canonical(text: str, workspace: Path) -> Canonical | None:
         return None
     try:
         root = os.path.realpath(workspace, strict=True)
-        path = os.path.realpath(Path(root, text))
-        if _is_magic(os.path.normpath(Path(root, text))) or _is_magic(path) or _is_doubtful(path):
+        given = os.path.join(root, text)  # noqa: PTH118 - a guard runs before every call: pathlib doubles its cost
+        path = os.path.realpath(given)
+        if _is_magic(os.path.normpath(given)) or _is_magic(path) or _is_doubtful(path):
             return None
     except (OSError, ValueError, RuntimeError):
         return None
-    try:
-        relative = os.path.relpath(path, root)
-    except ValueError:  # another drive
-        return Canonical(Path(path).as_posix())
-    inside = relative != os.pardir and not relative.startswith(os.pardir + os.sep)
-    return Canonical(Path(relative if inside else path).as_posix())
+    if path == root:
+        return Canonical(".")
+    top = root.rstrip(os.sep) + os.sep
+    inside = os.path.normcase(path).startswith(os.path.normcase(top))
+    return Canonical((path[len(top) :] if inside else path).replace(os.sep, "/"))
 
 
 def relative_pattern(pattern: str) -> str | None:

@@ -15,6 +15,7 @@ from checkrein.events import ToolResulted
 from checkrein.results import exit_code
 from checkrein.testing import ScriptedModel, call, forever, hang, text, usage
 from checkrein_budget import Plugin, find_circle
+from checkrein_invariants import check_events
 
 count = 0
 
@@ -55,7 +56,9 @@ def config(**values: Any) -> Plugin:
 
 async def one_turn(plugin: Plugin, turns: list[Any], *more: object) -> TurnResult:
     async with Agent(ScriptedModel(*turns), tools=TOOLS, plugins=[plugin, *more], max_steps=0) as agent:
-        return await agent.run("go")
+        result = await agent.run("go")
+        assert not check_events(agent.session.events)
+        return result
 
 
 def ask(query: str) -> Any:

@@ -16,6 +16,8 @@ from checkrein.messages import AssistantMessage, Message, ToolMessage, UserMessa
 from checkrein.requests import rebuild
 from checkrein.testing import ScriptedModel, call, error, usage
 from checkrein_compaction import DEFAULT_WINDOW_TOKENS, MARKER_PREFIX, Plugin, estimate_message_tokens
+from checkrein_invariants import to_anthropic, to_openai_chat, validate_anthropic, validate_openai_chat
+from checkrein_invariants.checking import check_bytes
 from checkrein_persistence import Plugin as Persistence
 
 
@@ -99,6 +101,10 @@ def test_L7_trimmed_requests_are_rebuilt_from_the_log(run: Callable[..., Any]) -
             for start, sent in zip(starts(agent), model.requests, strict=True):
                 request, digest = rebuild(agent.session.events, start.seq)
                 assert digest == start.digest and list(request.messages) == list(sent.messages)
+                assert not validate_openai_chat(to_openai_chat(sent.messages))
+                assert not validate_anthropic(to_anthropic(sent.messages))
+            checked = check_bytes("log", b"\n".join([*agent.session.lines, b""]), deep=True)
+            assert checked is not None and checked.ok(strict=True), checked
 
     run(main)
 

@@ -14,6 +14,7 @@ from checkrein.events import ApprovalAsked, ApprovalDecided, ToolEnded, ToolResu
 from checkrein.memory_store import MemoryStore
 from checkrein.messages import content_text
 from checkrein.testing import ScriptedModel, call, forever
+from checkrein_invariants import check_events
 from checkrein_permissions import Plugin
 from checkrein_persistence import Plugin as Persistence
 
@@ -80,7 +81,9 @@ async def one_turn(
     ) as agent:
         if person is not None:
             agent.harness.provide(Approver, person)  # type: ignore[type-abstract]
-        return await agent.run("go")
+        result = await agent.run("go")
+        assert not check_events(agent.session.events)
+        return result
 
 
 def config(**values: Any) -> Plugin:
