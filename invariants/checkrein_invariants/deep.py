@@ -27,7 +27,7 @@ from checkrein.events import (
     ToolResulted,
 )
 from checkrein.eventtypes import EventType
-from checkrein.messages import AssistantMessage, Content, MediaBlock, OpaqueBlock, TextBlock, ToolMessage
+from checkrein.messages import AssistantMessage, Content, MediaBlock, Message, OpaqueBlock, TextBlock, ToolMessage
 from checkrein.requests import apply_edits
 from checkrein.rules import apply
 from checkrein.state import State
@@ -63,6 +63,7 @@ class Deep:
         self._ends: dict[int, Content] = {}
         self._answer: AssistantAnswer | None = None
         self._blind = False  # events are missing, or are another derivation's: digests prove nothing
+        self._before: tuple[Any, list[Message]] | None = None  # the request before, and what it depended on
         self._unnamed: set[tuple[int, int]] = set()
         self._seen = (0, 0)
         self._dead = False
@@ -169,24 +170,39 @@ class Deep:
         header = self._headers.get(event.header)
         if header is None or self._blind or self._unnamed:
             return
-        count, digest = request_of(self._state, header, event.edits)
-        if count != event.messages:
+        messages = _sent(self._state, event.edits)
+        digest = _digest(header, messages)
+        if len(messages) != event.messages:
+            count = len(messages)
             self._report.add("O16", f"the log gives {count} messages, the request had {event.messages}", header.seq)
         elif digest != event.digest:
             self._report.add("O16", f"the log gives a request of digest {digest[:12]}…, sent was {event.digest[:12]}…")
+        self._extends(messages, (self._state.history.epoch, event.edits, header.seq))
+
+    def _extends(self, messages: list[Message], key: Any) -> None:
+        """O26, for what the counts of messages do not show."""
+        before, self._before = self._before, (key, messages)
+        if before is not None and before[0] == key and messages[: len(before[1])] != before[1]:
+            self._report.add("O26", "the request does not begin with the messages of the one before")
 
 
 def request_of(state: State, header: RequestHeader, edits: dict[str, Any] | None) -> tuple[int, str]:
-    """How many messages a request sent at this point of the log has, and its digest.
+    """How many messages a request sent at this point of the log has, and its digest."""
+    messages = _sent(state, edits)
+    return len(messages), _digest(header, messages)
 
-    The digest is computed on its own, as EVENTS.md defines it: each message, then the header, as canonical JSON.
-    """
-    messages = apply_edits(edits, state.history.view(), state.history.seqs)
+
+def _sent(state: State, edits: dict[str, Any] | None) -> list[Message]:
+    return list(apply_edits(edits, state.history.view(), state.history.seqs))
+
+
+def _digest(header: RequestHeader, messages: list[Message]) -> str:
+    """Computed on its own, as EVENTS.md defines it: each message, then the header, as canonical JSON."""
     chain = sha256()
     for message in messages:
         chain.update(_canonical(message) + b"\n")
     chain.update(_canonical([header.provider, header.model, header.settings, header.system, header.tools]))
-    return len(messages), chain.hexdigest()
+    return chain.hexdigest()
 
 
 def _readable(content: Content) -> Content:

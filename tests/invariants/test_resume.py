@@ -1,0 +1,109 @@
+"""Logs of processes that died, opened again by a real harness: what comes out is balanced (R1, R2)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import anyio
+import pytest
+
+from checkrein import Harness
+from checkrein.codec import encode, seal
+from checkrein.events import AnyEvent
+from checkrein.memory_store import MemoryStore
+from checkrein.testing import ScriptedModel
+from checkrein_invariants import LogBuilder, Oracle, check_events
+from checkrein_invariants.deep import EVERY, Deep
+from checkrein_invariants.rules import Report
+from checkrein_invariants.samples import everything, with_true_requests
+from checkrein_persistence import Plugin
+
+
+def sealed(events: list[AnyEvent]) -> list[bytes]:
+    return [seal(encode(event)) for event in events]
+
+
+def prefixes() -> list[Any]:
+    """Every state the process could have died in; one prefix a length."""
+    log = busy()
+    return [
+        pytest.param(length, id=f"{length:02}-{log.events[length - 1].type}") for length in range(1, len(log.events))
+    ]
+
+
+def busy() -> LogBuilder:
+    """Two turns with everything that may be open: approvals, ended siblings, unstarted calls, nested calls."""
+    log = LogBuilder()
+    log.start_turn()
+    log.start_step()
+    log.start_request()
+    log.think()
+    log.end_request()
+    a, b, c = log.answer("I will", [("write", "{}"), ("read", "{}"), ("write", "{}")], thinking=[0])
+    log.start(b, "read_only")
+    end = log.end(b, "text")
+    log.ask(a, "a1")
+    log.decide("a1")
+    log.start(a)
+    inner = log.nested(a)
+    log.start(inner)
+    log.result(inner)
+    log.result(a)
+    log.result(b, end=end)
+    log.result(c, code="DENIED")
+    log.end_step()
+    log.start_step()
+    log.start_request()
+    log.end_request("error")
+    log.partial()
+    log.start_request()
+    log.end_request()
+    log.answer("done")
+    log.end_step()
+    log.end_turn()
+    log.compact(1, len(log.events) - 1)
+    log.simple_turn()
+    return with_true_requests(log)
+
+
+async def resumed(lines: list[bytes]) -> tuple[list[AnyEvent], list[AnyEvent]]:
+    """Open the log, run one turn, open it again; returns its events after each open."""
+    store = MemoryStore()
+    store.create("s1", lines).close()
+    opened: list[list[AnyEvent]] = []
+    for _ in range(2):
+        async with Harness(providers=[ScriptedModel("hello")], plugins=[Plugin], store=store, found=()) as harness:
+            agent = await harness.resume("s1")
+            opened.append(list(agent.session.events))
+    return opened[0], opened[1]
+
+
+def problems(events: list[AnyEvent]) -> list[str]:
+    found = [str(violation) for violation in check_events(events) if violation.severity == "error"]
+    report = Report()
+    derived = Deep(report, when=EVERY)
+    for event in events:
+        report.seq = event.seq
+        derived.feed(event)
+    return found + [str(violation) for violation in report.violations]
+
+
+@pytest.mark.parametrize("length", prefixes())
+def test_R2_a_log_cut_anywhere_is_balanced_when_it_is_opened(length: int) -> None:
+    events = busy().events[:length]
+    first, second = anyio.run(resumed, sealed(events))
+    assert problems(first) == []
+    assert first[:length] == events
+    assert second == first, "opening twice adds nothing"
+
+
+def test_R1_a_log_with_a_hole_anywhere_is_right_when_it_is_opened() -> None:
+    log = everything()
+    lines = sealed(log.events)
+    for hole in range(1, len(lines) - 1, 3):
+        first, second = anyio.run(resumed, [*lines[:hole], b"\x00" * 9, *lines[hole + 1 :]])
+        oracle = Oracle()
+        for event in first:
+            oracle.feed(event)
+        assert [str(v) for v in oracle.finish() if v.severity == "error"] == [], hole
+        assert second == first, f"opening twice adds nothing ({hole})"
