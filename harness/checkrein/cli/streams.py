@@ -87,10 +87,12 @@ class Progress:
     Args:
         streams: where to.
         spoken: ids of inputs the user has just typed and need not see again.
+        answers: beside a pipe too, write each final answer to standard output when it is there.
     """
 
-    def __init__(self, streams: Streams, spoken: set[str] | None = None) -> None:
+    def __init__(self, streams: Streams, spoken: set[str] | None = None, *, answers: bool = False) -> None:
         self._streams = streams
+        self._answers = answers
         self._narrate = Narrator()
         self._spoken = spoken
         self._streamed = False  # the open step's text is on the screen already
@@ -125,12 +127,16 @@ class Progress:
 
     def _answer(self, event: ev.AssistantAnswer) -> None:
         """A step's text: what came whole is shown now; beside a pipe, what is not the answer is a note."""
+        text = content_words(event.content)
         if self._streams.terminal:
             if not self._streamed:  # a plugin put it in the place of what the model said, or the model did not stream
-                self._streams.show(content_words(event.content))
+                self._streams.show(text)
             self._streams.end_line()
-        elif any(type(block) is CallBlock for block in event.content) and (text := brief(content_words(event.content))):
-            self._streams.note(f"model: {text}")
+        elif any(type(block) is CallBlock for block in event.content):
+            if text.strip():
+                self._streams.note(f"model: {brief(text)}")
+        elif self._answers:
+            self._streams.out(f"{text}\n")
         self._streamed = False
 
 
