@@ -286,7 +286,7 @@ def _cut_text(text: str, share: int, put_blob: PutBlob | None) -> str:
     shown = len(head.encode())
     left_out = len(data) - shown - len(tail.encode())
     how = (
-        f'the whole is kept: {READ_OUTPUT}(output="{kept}", offset={shown}) shows what follows'
+        f'the whole is kept: {READ_OUTPUT}(output_id="{kept}", offset={shown}) shows what follows'
         if kept is not None
         else "ask for less at a time"
     )

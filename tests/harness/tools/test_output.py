@@ -213,7 +213,7 @@ def test_X5_head_and_tail_are_kept_and_the_whole_is_in_a_blob(limit: int, text: 
     assert len(block.text.encode()) <= limit and len(block.text.encode()) > limit * 0.5
     assert text.startswith(head) and text.endswith(tail) and len(head) > len(tail) > 0
     (key,) = blobs
-    assert blobs[key] == text.encode() and f'read_output(output="{key}", offset={len(head.encode())})' in line
+    assert blobs[key] == text.encode() and f'read_output(output_id="{key}", offset={len(head.encode())})' in line
     assert f"{len(text.encode()) - len(head.encode()) - len(tail.encode())} of {len(text.encode())} bytes" in line
 
 
