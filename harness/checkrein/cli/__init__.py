@@ -8,7 +8,6 @@ plugin cannot take it away.
 from __future__ import annotations
 
 import os
-import sys
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -120,8 +119,8 @@ class CommandLine(click.Group):
         """Run a command; a failure is one line on stderr and an exit code."""
         try:
             return super().invoke(ctx)
-        except (click.ClickException, click.Abort, click.exceptions.Exit):
-            raise
+        except (click.ClickException, click.Abort, click.exceptions.Exit, BrokenPipeError):
+            raise  # click's own ways out
         except (Exception, KeyboardInterrupt) as error:
             if _debugging():
                 raise
@@ -200,7 +199,3 @@ def printable(text: str) -> str:
 @click.version_option(package_name="checkrein", message="checkrein %(version)s")
 def main() -> None:
     """An event-sourced agent harness: every turn is balanced, and an oracle proves it."""
-
-
-if __name__ == "__main__":
-    sys.exit(main())
