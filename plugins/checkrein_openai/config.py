@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 
 from checkrein.errors import ConfigError
 
-from .quirks import Quirks
+from .quirks import QuirkChanges
 
 __all__ = ["Endpoint", "OpenAIConfig", "Resolved", "resolve", "OFFICIAL_URL"]
 
@@ -44,7 +44,7 @@ class Endpoint:
     idle_timeout_s: float = 120.0
     progress_timeout_s: float = 900.0
     lenient_finish: bool = False
-    quirks: Quirks = field(default_factory=Quirks)
+    quirks: QuirkChanges = field(default_factory=dict)
     headers: dict[str, str] = field(default_factory=dict)
     body: dict[str, Any] = field(default_factory=dict)
     window_tokens: int | None = None
@@ -131,13 +131,8 @@ def resolve(name: str, endpoint: Endpoint) -> Resolved:
             raise ConfigError(
                 f"expected a positive number of seconds, got {getattr(endpoint, member)}", path=_path(name, member)
             )
-    try:
-        parts = urlsplit(url)
-        host = (parts.hostname or "").lower()
-        _ = parts.port  # raises where it is no number
-    except ValueError:
-        host = ""
-    if not host or parts.scheme not in ("http", "https") or parts.username or parts.query or parts.fragment:
+    host = _host_of(url)
+    if not host:
         # The URL is not quoted: a key that was put in it by mistake would be shown.
         raise ConfigError("expected a base_url as https://host/v1, got something else", path=_path(name, "base_url"))
     url = url.rstrip("/")
@@ -147,6 +142,18 @@ def resolve(name: str, endpoint: Endpoint) -> Resolved:
     return Resolved(
         name=name, url=url, host=host, local=_is_local(host), explicit=explicit, key_env=key_env, endpoint=endpoint
     )
+
+
+def _host_of(url: str) -> str:
+    """The host of an HTTP URL that can be a base URL, lower case; empty if it cannot."""
+    try:
+        parts = urlsplit(url)
+        _ = parts.port  # raises where it is no number
+    except ValueError:
+        return ""
+    if parts.scheme not in ("http", "https") or parts.username or parts.query or parts.fragment:
+        return ""
+    return (parts.hostname or "").lower()
 
 
 def _path(name: str, member: str) -> str:

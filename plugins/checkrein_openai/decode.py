@@ -90,7 +90,7 @@ class Decoder:
         self._open: tuple[str, int] | None = None  # the text or thinking block that goes on
         self._held = ""  # a high surrogate whose other half may come with the next piece
         self._calls = CallSlots(self._new_block, names or {})
-        self._markup = MarkupReader() if quirks["dsml"] else None
+        self._markup = MarkupReader() if quirks.dsml else None
         self._echo: dict[str, Any] = {}
         self._usage: dict[str, Any] = {}
         self._finish: str | None = None
@@ -261,7 +261,7 @@ class Decoder:
             self._call(entry, fresh=whole or (n > 0 and isinstance(entry, dict) and entry.get("index") is None))
         if isinstance(legacy := delta.get("function_call"), dict):
             self._call({"function": legacy}, fresh=whole)
-        for member in self._quirks["echo"]:
+        for member in self._quirks.echo:
             if (value := delta.get(member)) is not None:
                 self._echo[member] = joined(self._echo.get(member), value)
 
@@ -346,7 +346,7 @@ class Decoder:
 
     def _close(self) -> None:
         reason = FINISH.get(self._finish, "other") if self._finish is not None else None
-        lenient = reason is None and self._quirks["lenient_finish"] and self._spoke
+        lenient = reason is None and self._quirks.lenient_finish and self._spoke
         if reason is None and not lenient:
             return  # torn (M6); half a character or half a mark is shown to nobody
         if self._markup is not None:

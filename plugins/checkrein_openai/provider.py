@@ -58,7 +58,7 @@ class OpenAIProvider:
     def quirks(self, model: str) -> Quirks:
         """Return how this endpoint differs for a model."""
         endpoint = self._at.endpoint
-        own: Quirks = {**endpoint.quirks}
+        own = {**endpoint.quirks}
         if endpoint.lenient_finish:
             own["lenient_finish"] = True
         return quirks_for(self._at.host, model, own)

@@ -6,13 +6,15 @@ A row is data; request.py and decode.py read the resolved quirks and know no hos
 
 from __future__ import annotations
 
-from typing import Literal, TypedDict
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypedDict, get_type_hints
 
-__all__ = ["Quirks", "DEFAULTS", "TABLE", "quirks_for", "window_tokens"]
+__all__ = ["Quirks", "QuirkChanges", "DEFAULTS", "TABLE", "quirks_for", "window_tokens"]
 
 
-class Quirks(TypedDict, total=False):
-    """What a server wants or leaves out; a key that is absent is as the table says.
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Quirks:
+    """What a server wants or leaves out.
 
     Attributes:
         system_role: the role of the system prompt.
@@ -30,37 +32,30 @@ class Quirks(TypedDict, total=False):
         echo: members of an answer that go back as they came, to the same model.
     """
 
-    system_role: Literal["system", "developer"]
-    max_tokens_field: Literal["max_tokens", "max_completion_tokens"]
-    stream_usage: bool
-    parallel_calls: bool
-    output_schema: Literal["json_schema", "json_object", "words"]
-    reasoning: Literal["received", "always", "drop"]
-    call_ids: Literal["any", "alnum9"]
-    merge_roles: bool
-    stub_tools: bool
-    lenient_finish: bool
-    dsml: bool
-    echo: list[str]
+    system_role: Literal["system", "developer"] = "system"
+    max_tokens_field: Literal["max_tokens", "max_completion_tokens"] = "max_tokens"
+    stream_usage: bool = True
+    parallel_calls: bool = True
+    output_schema: Literal["json_schema", "json_object", "words"] = "json_schema"
+    reasoning: Literal["received", "always", "drop"] = "received"
+    call_ids: Literal["any", "alnum9"] = "any"
+    merge_roles: bool = True
+    stub_tools: bool = False
+    lenient_finish: bool = False
+    dsml: bool = False
+    echo: tuple[str, ...] = ("reasoning_details", "extra_content", "thinking_blocks")
 
 
-DEFAULTS: Quirks = {
-    "system_role": "system",
-    "max_tokens_field": "max_tokens",
-    "stream_usage": True,
-    "parallel_calls": True,
-    "output_schema": "json_schema",
-    "reasoning": "received",
-    "call_ids": "any",
-    "merge_roles": True,
-    "stub_tools": False,
-    "lenient_finish": False,
-    "dsml": False,
-    "echo": ["reasoning_details", "extra_content", "thinking_blocks"],
-}
+if TYPE_CHECKING:
+    QuirkChanges: TypeAlias = dict[str, Any]
+else:
+    # Some of the quirks, as a row of the table or a config names them: the same keys and types, none required.
+    QuirkChanges = TypedDict("QuirkChanges", get_type_hints(Quirks), total=False)
+
+DEFAULTS = Quirks()
 
 # (end of the host name, a part of the model name, what is different there); later rows win.
-TABLE: tuple[tuple[str, str, Quirks], ...] = (
+TABLE: tuple[tuple[str, str, QuirkChanges], ...] = (
     ("", "deepseek", {"dsml": True}),
     ("api.openai.com", "", {"max_tokens_field": "max_completion_tokens"}),
     ("openai.azure.com", "", {"max_tokens_field": "max_completion_tokens"}),
@@ -84,13 +79,13 @@ _WINDOWS = {
 }
 
 
-def quirks_for(host: str, model: str, own: Quirks | None = None) -> Quirks:
+def quirks_for(host: str, model: str, own: QuirkChanges | None = None) -> Quirks:
     """Return all quirks of a model at a host: the defaults, the table's rows in order, then the config's own."""
-    found: Quirks = {**DEFAULTS}
+    changes: QuirkChanges = {}
     for host_end, model_part, row in TABLE:
         if _is_host(host, host_end) and model_part in model.lower():
-            found = {**found, **row}
-    return {**found, **own} if own else found
+            changes = {**changes, **row}
+    return replace(DEFAULTS, **{**changes, **(own or {})})
 
 
 def _is_host(host: str, end: str) -> bool:

@@ -74,7 +74,7 @@ def build(request: Request, quirks: Quirks, more: dict[str, Any] | None = None) 
     """
     names = ToolNames()
     body: dict[str, Any] = {"model": request.model, "stream": True}
-    if quirks["stream_usage"]:
+    if quirks.stream_usage:
         body["stream_options"] = {"include_usage": True}
     tools = _tools(request, quirks, names)
     if tools:
@@ -82,7 +82,7 @@ def build(request: Request, quirks: Quirks, more: dict[str, Any] | None = None) 
     words = _settings(request, quirks, names, body, bool(tools))
     messages = _Messages(request, quirks, names).build()
     system = "\n\n".join((*request.system, *words))
-    head = [{"role": quirks["system_role"], "content": system}] if system else []
+    head = [{"role": quirks.system_role, "content": system}] if system else []
     body["messages"] = head + messages
     body.update(more or {})
     try:
@@ -101,9 +101,9 @@ def _settings(request: Request, quirks: Quirks, names: ToolNames, body: dict[str
         if name in _SAME:
             body[name] = value
         elif name == "max_tokens":
-            body[quirks["max_tokens_field"]] = value
+            body[quirks.max_tokens_field] = value
         elif name == "parallel_tool_calls":
-            if tools and quirks["parallel_calls"]:
+            if tools and quirks.parallel_calls:
                 body[name] = value
         elif name == "tool_choice":
             if tools:
@@ -124,7 +124,7 @@ def _settings(request: Request, quirks: Quirks, names: ToolNames, body: dict[str
 
 
 def _output_schema(schema: Any, quirks: Quirks, body: dict[str, Any]) -> list[str]:
-    how = quirks["output_schema"]
+    how = quirks.output_schema
     if how == "json_schema":
         wrapped = {"name": "answer", "schema": schema, "strict": _is_strict(schema)}
         body["response_format"] = {"type": "json_schema", "json_schema": wrapped}
@@ -152,7 +152,7 @@ def _is_strict(schema: Any) -> bool:
 
 def _tools(request: Request, quirks: Quirks, names: ToolNames) -> list[dict[str, Any]]:
     tools = list(request.tools)
-    if quirks["stub_tools"]:
+    if quirks.stub_tools:
         known = {tool.name for tool in tools}
         for message in request.messages:
             for call in message.calls if isinstance(message, AssistantMessage) else ():
@@ -179,7 +179,7 @@ class _Messages:
         self._request = request
         self._quirks = quirks
         self._names = names
-        self._ids = CallIds(request.messages, request.provider, quirks["call_ids"])
+        self._ids = CallIds(request.messages, request.provider, quirks.call_ids)
         self._out: list[dict[str, Any]] = []
         self._media: list[dict[str, Any]] = []  # of tool results: this wire shows them in a user's message only
 
@@ -199,7 +199,7 @@ class _Messages:
 
     def _add(self, message: dict[str, Any]) -> None:
         last = self._out[-1] if self._out else None
-        if last is None or not self._quirks["merge_roles"] or last["role"] != message["role"]:
+        if last is None or not self._quirks.merge_roles or last["role"] != message["role"]:
             self._out.append(message)
         elif message["role"] == "user":
             last["content"] = _both(last["content"], message["content"])
@@ -236,7 +236,7 @@ class _Messages:
             elif isinstance(block, CallBlock):
                 calls.append(self._call(position, block, own))
             elif isinstance(block, ThinkingBlock):
-                if own and block.text and self._quirks["reasoning"] != "drop":
+                if own and block.text and self._quirks.reasoning != "drop":
                     self._think(block, parts, thinking)
             elif isinstance(block, OpaqueBlock):
                 if own and block.provider == self._request.provider:
@@ -249,11 +249,11 @@ class _Messages:
             out["content"] = "".join(part["text"] for part in parts) or (None if calls else "")
         else:
             out["content"] = parts
-        if self._quirks["reasoning"] == "always":
+        if self._quirks.reasoning == "always":
             thinking.setdefault("reasoning_content", "")
         out.update(thinking)
         if own and message.provider_metadata is not None:
-            out.update(_object(message.provider_metadata, self._quirks["echo"]))
+            out.update(_object(message.provider_metadata, self._quirks.echo))
         if calls:
             out["tool_calls"] = calls
         return out

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pytest
@@ -11,7 +11,7 @@ import pytest
 from checkrein.chunks import Assembler, Chunk
 from checkrein.errors import ProviderError
 from checkrein_openai.decode import Decoder
-from checkrein_openai.quirks import DEFAULTS, Quirks
+from checkrein_openai.quirks import DEFAULTS, QuirkChanges
 
 
 @dataclass
@@ -72,8 +72,10 @@ class Played:
         return {key: value for key, value in found.items() if value is not None}
 
 
-def _play(pieces: bytes | Iterable[bytes], quirks: Quirks | None = None, names: dict[str, str] | None = None) -> Played:
-    decoder = Decoder({**DEFAULTS, **(quirks or {})}, names)
+def _play(
+    pieces: bytes | Iterable[bytes], quirks: QuirkChanges | None = None, names: dict[str, str] | None = None
+) -> Played:
+    decoder = Decoder(replace(DEFAULTS, **(quirks or {})), names)
     played = Played()
 
     def take(chunks: list[Chunk]) -> None:

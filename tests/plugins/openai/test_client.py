@@ -384,7 +384,7 @@ def test_further_endpoints_are_providers_with_keys_of_their_own(monkeypatch):
     assert second.missing() == "set DEEPSEEK_API_KEY to the key of api.deepseek.com"
     assert second.default_model() is None
     quirks = second.quirks("deepseek-chat")
-    assert (quirks["reasoning"], quirks["lenient_finish"], quirks["dsml"]) == ("always", True, False)
+    assert (quirks.reasoning, quirks.lenient_finish, quirks.dsml) == ("always", True, False)
 
 
 @pytest.mark.parametrize(

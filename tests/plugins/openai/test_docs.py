@@ -12,7 +12,7 @@ import checkrein_openai
 from checkrein_openai import OpenAIConfig
 from checkrein_openai.decode import FINISH
 from checkrein_openai.errors import CODES
-from checkrein_openai.quirks import DEFAULTS, TABLE
+from checkrein_openai.quirks import DEFAULTS, TABLE, Quirks
 from checkrein_openai.request import _OWN, _SAME
 from checkrein_retry import RetryConfig
 
@@ -25,7 +25,7 @@ WORDS = set(re.findall(r"`([^`\s]+)`", PAGE.read_text()))
     [
         [field.name for field in fields(OpenAIConfig)],
         [field.name for field in fields(RetryConfig)],
-        [*DEFAULTS, *DEFAULTS["echo"]],
+        [*(field.name for field in fields(Quirks)), *DEFAULTS.echo],
         [*FINISH, *FINISH.values()],
         [host for host, _, _ in TABLE if host] + [model for _, model, _ in TABLE if model],
         [*_SAME, *_OWN],

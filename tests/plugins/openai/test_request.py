@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import pytest
 
@@ -20,7 +21,7 @@ from checkrein.messages import (
     ToolSchema,
     UserMessage,
 )
-from checkrein_openai.quirks import DEFAULTS, Quirks, quirks_for, window_tokens
+from checkrein_openai.quirks import DEFAULTS, QuirkChanges, Quirks, quirks_for, window_tokens
 from checkrein_openai.request import build
 
 
@@ -40,12 +41,14 @@ def result(call_id: str, theirs: str | None = None, *blocks) -> ToolMessage:
     return ToolMessage(call_id, "f", list(blocks) or [TextBlock("ok")], False, theirs)
 
 
-def body(*messages: Message, quirks: Quirks | None = None, more=None, **request) -> dict:
+def body(*messages: Message, quirks: QuirkChanges | Quirks | None = None, more=None, **request) -> dict:
     made = Request("m", list(messages), provider="openai", **request)
-    return json.loads(build(made, {**DEFAULTS, **(quirks or {})}, more).body)
+    return json.loads(
+        build(made, replace(DEFAULTS, **quirks) if isinstance(quirks, dict) else quirks or DEFAULTS, more).body
+    )
 
 
-def wire(*messages: Message, quirks: Quirks | None = None) -> list[dict]:
+def wire(*messages: Message, quirks: QuirkChanges | Quirks | None = None) -> list[dict]:
     return body(*messages, quirks=quirks)["messages"]
 
 
@@ -365,11 +368,11 @@ def test_a_lone_surrogate_never_stops_a_request():
 
 def test_M11_quirks_are_layered():
     assert quirks_for("example.test", "m") == DEFAULTS
-    assert quirks_for("api.mistral.ai", "m")["stream_usage"] is False
-    assert quirks_for("notapi.mistral.ai.evil.test", "m")["stream_usage"] is True
-    assert quirks_for("openrouter.ai", "deepseek/deepseek-v4")["dsml"] is True
-    assert quirks_for("opencode.ai", "muse-spark-1.2")["lenient_finish"] is True
-    assert quirks_for("api.deepseek.com", "deepseek-chat", {"reasoning": "drop"})["reasoning"] == "drop"
+    assert quirks_for("api.mistral.ai", "m").stream_usage is False
+    assert quirks_for("notapi.mistral.ai.evil.test", "m").stream_usage is True
+    assert quirks_for("openrouter.ai", "deepseek/deepseek-v4").dsml is True
+    assert quirks_for("opencode.ai", "muse-spark-1.2").lenient_finish is True
+    assert quirks_for("api.deepseek.com", "deepseek-chat", {"reasoning": "drop"}).reasoning == "drop"
     assert "stream_options" not in body(user("x"), quirks=quirks_for("api.mistral.ai", "m"))
 
 
