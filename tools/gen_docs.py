@@ -40,7 +40,8 @@ INTRO = """# Configuration
 
 `checkrein.toml` is optional: without it there is one agent, `main`. `checkrein config check` tells everything that is
 wrong in it, `checkrein config show` what is in force and who set it, and `checkrein config schema` prints a JSON Schema
-for editors ([checkrein.schema.json](checkrein.schema.json) is the one of the built-in plugins).
+for editors ([checkrein.schema.json](checkrein.schema.json) is the one of the built-in plugins; taplo takes it from a
+first line `#:schema PATH`).
 
 ```toml
 model = "auto"                      # the first provider that has its credentials
@@ -100,10 +101,27 @@ def config_md() -> str:
         "## `[plugins.NAME]`: the built-in plugins\n\nAn agent overrides single keys in `[agents.plugins.NAME]`."
     )
     for name, config in sorted(types.items()):
-        head, _ = field_docs(config) if config is not None else ("", {})
-        body = _table(config) if config is not None else "No configuration."
-        parts.append("\n\n".join(part for part in (f"### `[plugins.{name}]`", head, body) if part))
+        parts += _tables(f"plugins.{name}", config, "###", []) if config is not None else [f"### `[plugins.{name}]`"]
     return NOTE + "\n\n".join(part.strip() for part in parts) + "\n"
+
+
+def _tables(path: str, type_: Any, heading: str, shown: list[Any]) -> Iterator[str]:
+    """A table's keys, and those of the tables in it, each type once."""
+    shown.append(type_)
+    head = re.sub(r"^(The table )?`\[plugins\.[\w.]+\]`[.:;,]? *", "", field_docs(type_)[0])
+    yield "\n\n".join(part for part in (f"{heading} `[{path}]`", head[:1].upper() + head[1:], _table(type_)) if part)
+    for name, (hint, _) in (fields_of(type_) or {}).items():
+        for inner in _objects_in(hint):
+            if inner not in shown:
+                place = f"{path}.{name}" if inner is hint else f"{path}.{name}.NAME"
+                yield from _tables(place, inner, "####", shown)
+
+
+def _objects_in(hint: Any) -> Iterator[Any]:
+    if fields_of(hint) is not None:
+        yield hint
+    for each in get_args(hint):
+        yield from _objects_in(each)
 
 
 def _example(config: Any) -> tuple[str, str]:

@@ -17,7 +17,7 @@ import pluggy
 from .agents import AgentSpec
 from .config.types import PluginsConfig
 from .discovery import BUILTIN, PLUGINS, Found, discover
-from .errors import PluginError
+from .errors import ConfigError, PluginError
 from .hookcheck import check_plugin, signature_of
 from .hookspecs import SPECS, HookInfo, HookSpecs
 from .nearest import did_you_mean
@@ -133,7 +133,7 @@ class PluginManager:
             act(candidate)
         except KeyboardInterrupt:
             raise
-        except PluginError as error:
+        except ConfigError as error:
             self._fail(candidate, str(error), error)
         except BaseException as error:  # a plugin may raise anything, SystemExit at import too
             self._fail(candidate, f"{type(error).__name__}: {error}", error)
@@ -145,6 +145,9 @@ class PluginManager:
         if candidate.required or getattr(candidate.target, "required", False) is True:
             if isinstance(error, PluginError):
                 raise error
+            if isinstance(error, ConfigError):  # a plugin refused its own config
+                file = self._where(error.path or f"plugins.{candidate.name}")
+                raise PluginError(str(error), plugin=candidate.name, file=file) from error
             raise PluginError(
                 f"{problem} (from {candidate.origin}); "
                 f"repair it, or block it with plugins.block or --no-plugin {candidate.name}",
@@ -267,7 +270,7 @@ class PluginManager:
             self.failed(
                 needing, hook, PluginError(f"requires the plugin {name!r}, whose {hook} failed", plugin=needing)
             )
-        problem = error if isinstance(error, PluginError) else f"{hook} failed: {type(error).__name__}: {error}"
+        problem = error if isinstance(error, ConfigError) else f"{hook} failed: {type(error).__name__}: {error}"
         self._fail(candidate, str(problem), error)
         report = self._reports[name]
         self.unregister(name)

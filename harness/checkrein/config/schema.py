@@ -166,11 +166,19 @@ def _defaults(type_: Any) -> dict[str, Any]:
 
 
 def field_docs(type_: Any) -> tuple[str, dict[str, str]]:
-    """Return a type's first paragraph and the texts of its `Attributes` section, by name.
+    """Return a type's first paragraph and the texts of its `Attributes` section, by name, its bases' too.
 
     Args:
-        type_: a class with a docstring in our style.
+        type_: a class with docstrings in our style.
     """
+    docs: dict[str, str] = {}
+    for base in reversed(getattr(type_, "__mro__", ())):
+        if base.__module__ not in ("builtins", "msgspec._core"):
+            docs |= _own_docs(base)[1]
+    return _own_docs(type_)[0], docs
+
+
+def _own_docs(type_: Any) -> tuple[str, dict[str, str]]:
     text = inspect.cleandoc(type_.__doc__ or "")
     if text.startswith(f"{type_.__name__}("):
         return "", {}  # the signature that dataclasses write where there is no docstring

@@ -12,7 +12,7 @@ import pytest
 
 from checkrein.agents import AgentSpec
 from checkrein.config import PluginsConfig
-from checkrein.errors import PluginError
+from checkrein.errors import ConfigError, PluginError
 from checkrein.hookspecs import hookimpl
 from checkrein.plugins import PluginManager
 
@@ -195,6 +195,23 @@ def test_H6_a_config_may_refuse_by_itself() -> None:
     plugins = manager({"strict": {"share": 2.0}})
     plugins.add(Strict, "strict")
     with pytest.raises(PluginError, match=r"share is between 0 and 1 \(at plugins\.strict"):
+        plugins.load()
+
+
+def test_H6_a_plugin_may_refuse_its_config_when_it_is_made() -> None:
+    class Strict:
+        @dataclass(frozen=True)
+        class Config:
+            sync: str = "normal"
+
+        def __init__(self, config: Config) -> None:
+            raise ConfigError("expected normal or always, got x", path="plugins.strict.sync")
+
+    origins = {"plugins.strict.sync": "/etc/c.toml"}
+    plugins = PluginManager(PluginsConfig(tables={"strict": {"sync": "x"}}), found=[], origins=origins)
+    plugins.add(Strict, "strict")
+    words = r"plugin 'strict': expected normal or always, got x \(at plugins\.strict\.sync\) \(/etc/c\.toml\)"
+    with pytest.raises(PluginError, match=words):
         plugins.load()
 
 
