@@ -64,10 +64,12 @@ def close(session: Session, reason: Reason) -> None:
 def answer(session: Session) -> None:
     """Give each unanswered call of the open step its result: its own if the log has one, else honest words (C2)."""
     state = session.state
+    at = {"turn": state.turn, "step": state.step}
     for call in state.open_calls:
-        where: dict[str, Any] = {"turn": state.turn, "step": state.step, "call_id": call.call_id}
-        if not call.called:
-            session.append(ev.ToolCalled, **where, name=call.name)
+        if not call.called:  # all calls come before all results (T1), also when a kill fell between them
+            session.append(ev.ToolCalled, **at, call_id=call.call_id, name=call.name)
+    for call in state.open_calls:
+        where: dict[str, Any] = {**at, "call_id": call.call_id}
         if call.end is not None:
             session.append(
                 ev.ToolResulted,

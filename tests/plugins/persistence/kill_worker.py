@@ -14,6 +14,7 @@ import random
 import select
 import signal
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -131,8 +132,11 @@ def main() -> None:
     killed = total = 0
     if sys.argv[2] == "random":
         chance = random.Random(int(sys.argv[4]))
+        begin = time.monotonic()
+        run(folder / "whole", FileOps(), None)
+        lasts_s = time.monotonic() - begin
         for n in range(int(sys.argv[3])):
-            killed += run(folder / f"random-{n}", FileOps(), chance.uniform(0.0, 0.12))
+            killed += run(folder / f"random-{n}", FileOps(), chance.uniform(lasts_s / 4, lasts_s))
             total += 1
     else:
         first, last, step = map(int, sys.argv[2].split(":"))
