@@ -47,6 +47,8 @@ class _Turn:
 class Plugin:
     """Ends turns that use too much, or get nowhere."""
 
+    required = True  # a limit that is not there must not go unnoticed (H5)
+
     @dataclass(frozen=True)
     class Config:
         """`[plugins.budget]`; 0 is no limit, all limits are for one turn.
