@@ -30,7 +30,7 @@ class PluginReport:
         name: the plugin's name.
         distribution: where it comes from; empty when given by hand or not installed.
         version: the distribution's version.
-        state: `loaded`, `skipped` or `blocked`.
+        state: `loaded`, `skipped` or `blocked`; `found` before loading (`PluginManager.survey`).
         required: whether its failing stops the start (H5).
         problem: why it is skipped or blocked.
         hooks: the hooks it implements.
