@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 
@@ -175,7 +175,7 @@ def instantiate(candidate: Candidate) -> Any:
         raise PluginError(f"expected a class, module or instance, got {target!r:.80}", plugin=candidate.name)
     if not inspect.isclass(target):
         return target
-    make: Callable[..., Any] = target
+    make = cast(Callable[..., Any], target)
     parameters = inspect.signature(make).parameters.values()
     positional = [each for each in parameters if each.kind in (each.POSITIONAL_ONLY, each.POSITIONAL_OR_KEYWORD)]
     if positional and candidate.config is not None:

@@ -171,8 +171,8 @@ def fields_of(type_: Any) -> dict[str, tuple[Any, bool]] | None:
             if each.init
         }
     if is_typeddict(type_):
-        hints = get_type_hints(type_)
-        return {name: (hint, name in type_.__required_keys__) for name, hint in hints.items()}
+        hints, needed = get_type_hints(type_), getattr(type_, "__required_keys__", ())
+        return {name: (hint, name in needed) for name, hint in hints.items()}
     return None
 
 
