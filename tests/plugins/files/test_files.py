@@ -71,7 +71,7 @@ def test_list_is_bounded_and_says_what_is_missing(tools: Any) -> None:
     assert "(empty)" in in_folder(tools, "nothing")("list_files")
 
 
-def Tools_in(tools: Any, name: str) -> Any:
+def in_folder(tools: Any, name: str) -> Any:
     (tools.root / name).mkdir()
     return type(tools)(tools.root / name)
 
