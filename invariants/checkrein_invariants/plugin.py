@@ -109,7 +109,7 @@ class Plugin:
         """Check that everything is closed, and let go of the session."""
         watch = self._watch(agent.session)
         watch.disposed()
-        watch.finish()
+        watch.finish(whole=self.config.deep)
         self._show(watch)
         self._watches.pop(id(watch.session), None)
         self._shown.pop(id(watch.session), None)

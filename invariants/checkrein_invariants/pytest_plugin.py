@@ -13,6 +13,7 @@ from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec, PathFinder
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
+from weakref import WeakSet
 
 import pytest
 
@@ -24,6 +25,7 @@ __all__ = ["OracleFixture", "checkrein_oracle"]
 
 _MARKER = "checkrein_oracle_off"
 _SESSION = "checkrein.session"
+_MAX_HELD = 200
 _MODES = ("on", "off", "deep")
 
 
@@ -31,12 +33,14 @@ class OracleFixture:
     """What the oracle saw in this test.
 
     Attributes:
-        watches: one per session, in the order they were made.
+        watches: one per session, in the order they were made; the last 200 of them.
     """
 
     def __init__(self, deep: bool) -> None:
         self.watches: list[Watch] = []
+        self._earlier: WeakSet[Watch] = WeakSet()
         self._deep = deep
+        self._found: list[str] = []  # in sessions that are no longer held
         self._told: set[str] = set()
 
     @property
@@ -48,6 +52,11 @@ class OracleFixture:
         """Watch a session; the plugin does it for every one that is made."""
         from .watch import Watch
 
+        if len(self.watches) >= _MAX_HELD:
+            # A sweep makes thousands: the oldest is judged now, and again at the end if it is still alive.
+            oldest = self.watches.pop(0)
+            self._found += _problems(oldest, ended=False, last=True)
+            self._earlier.add(oldest)
         watch = Watch(session, deep=self._deep)
         self.watches.append(watch)
         return watch
@@ -58,7 +67,8 @@ class OracleFixture:
         Args:
             ended: the test and its fixtures are over: agents have to be closed.
         """
-        found = [problem for watch in self.watches if _is_agents(watch) for problem in _problems(watch, ended)]
+        watches = [*self.watches, *(self._earlier if ended else ())]
+        found = [*self._found, *(problem for watch in watches for problem in _problems(watch, ended, last=ended))]
         new = [problem for problem in dict.fromkeys(found) if problem not in self._told]
         self._told.update(new)
         return new
@@ -70,10 +80,13 @@ def _is_agents(watch: Watch) -> bool:
     return session.on_event is not None or session.on_fault is not None
 
 
-def _problems(watch: Watch, ended: bool) -> list[str]:
+def _problems(watch: Watch, ended: bool, last: bool) -> list[str]:
+    """What is wrong in a session: so far, or (`last`) with the checks that look at the whole."""
     from .contained import contained
 
-    found = watch.finish(open_ok=not ended) if ended else watch.violations
+    if not _is_agents(watch):
+        return []
+    found = watch.finish(open_ok=not ended) if last else watch.violations
     out = [str(violation) for violation in found if violation.severity == "error"]
     out += contained(watch.own_events)
     if watch.failure is not None:

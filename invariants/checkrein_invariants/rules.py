@@ -132,4 +132,5 @@ class Report:
     @property
     def violations(self) -> list[Violation]:
         """All violations so far, in the order of the log."""
-        return sorted((*self._found, *self._held.values()), key=lambda violation: violation.seq)
+        found = dict.fromkeys((*self._found, *self._held.values()))  # asking twice finds nothing twice
+        return sorted(found, key=lambda violation: violation.seq)

@@ -78,6 +78,15 @@ def test_left_open():
 }
 
 
+MANY = """
+def test_many(checkrein_oracle):
+    talk(Lies())
+    for _ in range(210):
+        talk()
+    assert len(checkrein_oracle.watches) == 200
+"""
+
+
 def run_tests(folder: Path, *names: str, mode: str = "on", head: str = AGENTS) -> dict[str, str]:
     """Run these tests; returns each one's outcomes in short, and all output under `text`."""
     (folder / "test_it.py").write_text(head + "\n".join(TESTS.get(name, name) for name in names))
@@ -116,6 +125,12 @@ def test_a_run_with_every_kind_of_test(tmp_path: Path) -> None:
     assert "checkrein_oracle_off needs a reason" in text
     assert "turn 1 has no turn/end" in text
     assert "AssertionError: mine" in text
+
+
+def test_a_sweep_holds_few_sessions_and_judges_all(tmp_path: Path) -> None:
+    out = run_tests(tmp_path, MANY)
+    assert out["test_many"] == "FAILED", out["text"]
+    assert "O25" in out["text"]
 
 
 def test_off_watches_nothing(tmp_path: Path) -> None:
