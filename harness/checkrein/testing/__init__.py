@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from .clock import BACKENDS, Stuck, VirtualLoop, hold, run_seeded, run_virtual
+    from .crash_states import CrashState, RecordingOps, crash_states
     from .faults import HANG, KINDS, FaultPlan, ForeignFault, Row, Scenario, Seams, Seen, SweepReport, sweep
+    from .file_faults import FaultyOps, fault_sweep
     from .script_data import load_script, parse_script, turns_of
     from .scripted import (
         ScriptedModel,
@@ -29,6 +31,8 @@ if TYPE_CHECKING:
         wait,
     )
     from .seams import RUN_HOOKS, SeamModel, SeamStore, seam_plugin, seam_tool
+    from .store_kit import StoreCase, store_conformance
+    from .store_model import store_machine
     from .strict_server import Hold, StrictChatServer
 
 _HOME = {
@@ -38,6 +42,10 @@ _HOME = {
     ".faults": "HANG KINDS FaultPlan ForeignFault Row Scenario Seams Seen SweepReport sweep",
     ".seams": "RUN_HOOKS SeamModel SeamStore seam_plugin seam_tool",
     ".strict_server": "Hold StrictChatServer",
+    ".store_kit": "StoreCase store_conformance",
+    ".store_model": "store_machine",
+    ".file_faults": "FaultyOps fault_sweep",
+    ".crash_states": "CrashState RecordingOps crash_states",
 }
 _MODULE_OF = {name: module for module, names in _HOME.items() for name in names.split()}
 
@@ -82,6 +90,14 @@ __all__ = [
     "seam_plugin",
     "seam_tool",
     "RUN_HOOKS",
+    "StoreCase",
+    "store_conformance",
+    "store_machine",
+    "fault_sweep",
+    "FaultyOps",
+    "crash_states",
+    "CrashState",
+    "RecordingOps",
 ]
 
 

@@ -10,9 +10,8 @@ from hypothesis.stateful import run_state_machine_as_test
 
 from checkrein.memory_store import MemoryStore
 from checkrein.store import Store, Writer
-from checkrein.testing.file_faults import fault_sweep
-from checkrein.testing.store_kit import CHECKS, StoreCase, sample_lines, store_conformance
-from checkrein.testing.store_model import store_machine
+from checkrein.testing import StoreCase, fault_sweep, store_conformance, store_machine
+from checkrein.testing.store_kit import CHECKS, sample_lines
 from checkrein_persistence import FileOps, JsonlStore
 
 
