@@ -16,6 +16,9 @@ from pathlib import Path
 __all__ = ["Canonical", "canonical", "relative_pattern", "path_matches"]
 
 
+_EXPANDED = re.compile(r"[~$]|[A-Za-z][A-Za-z0-9+.-]+:/")
+
+
 class Canonical(str):
     """A canonical path: relative to the workspace with `/` between its parts, or absolute if it lies outside."""
 
@@ -30,10 +33,11 @@ def canonical(text: str, workspace: Path) -> Canonical | None:
         workspace: the agent's folder.
 
     Returns:
-        The canonical path; None if it cannot be told: it holds NUL or `~`, loops, is too long, leads
-        through /proc, is a file with a second name (a hard link), or hides a Windows stream or device.
+        The canonical path; None if it cannot be told: it holds NUL, begins with what a tool may expand
+        (`~`, `$`, a blank, a URL's scheme), loops, is too long, leads through /proc, is a file with a
+        second name (a hard link), or hides a Windows stream or device.
     """
-    if not text or "\0" in text or text.startswith("~") or not _portable(text):
+    if not text.strip() or text != text.strip() or "\0" in text or _EXPANDED.match(text) or not _portable(text):
         return None
     try:
         root = os.path.realpath(workspace, strict=True)

@@ -223,7 +223,7 @@ def _key(call: Call) -> str:
 
 def _protected(subject: Subject, patterns: Iterable[str]) -> str | None:
     """Return the protected path a call is about, if any."""
-    for leaf in subject.of("path"):
+    for leaf in subject.of("path") or ([] if subject.of("command") else subject.of("text")):
         path = subject.path(leaf.value)
         if path is not None and any(path_matches(path, pattern, broad=True) for pattern in patterns):
             return str(path)

@@ -24,6 +24,7 @@ __all__ = ["EFFECTS", "Rule", "parse_rule", "exact_rule", "risk_of"]
 EFFECTS = ("read_only", "idempotent", "effectful")
 MAX_RULE_CHARS = 2_000
 MAX_TEXT_CHARS = 100_000
+MAX_PATH_CHARS = 4_096
 _NAME = re.compile(r"[A-Za-z0-9_*?-]+")
 _NAMED = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)=(.*)", re.DOTALL)
 
@@ -84,10 +85,21 @@ class Rule:
             return None if path is None else path_matches(path, self.pattern, broad=broad)
         if leaf.kind == "command":
             return self._matches_command(subject.command(leaf.value), broad)
-        text = leaf.value if isinstance(leaf.value, str) else str(leaf.value)
+        return self._matches_text(subject, leaf.value if isinstance(leaf.value, str) else str(leaf.value), broad)
+
+    def _matches_text(self, subject: Subject, text: str, broad: bool) -> bool | None:
+        """Match a text; a tool may call its path anything, so what could be a path is looked at as one too."""
+        assert self.pattern is not None
         if len(text) > MAX_TEXT_CHARS:
             return None
-        return fnmatchcase(text.casefold(), self.pattern.casefold()) if broad else fnmatchcase(text, self.pattern)
+        path = subject.path(text) if len(text) <= MAX_PATH_CHARS and text.isprintable() else None
+        if broad:
+            matched = fnmatchcase(text.casefold(), self.pattern.casefold())
+            return matched or (path is not None and path_matches(path, self.pattern, broad=True))
+        if not fnmatchcase(text, self.pattern):
+            return False
+        is_path = "/" in self.pattern and "://" not in self.pattern
+        return True if not is_path or (path is not None and path_matches(path, self.pattern, broad=False)) else None
 
     def _matches_command(self, command: Command, broad: bool) -> bool | None:
         if not self.words:

@@ -175,6 +175,11 @@ def test_what_cannot_be_resolved_is_not_told(tmp_path: Path) -> None:
         "/proc/1/root/x",
         "b",
         7,
+        " ",
+        " /etc/passwd",
+        "/etc/passwd\n",
+        "file:///etc/passwd",
+        "$HOME/x",
     ]:
         call = call_of("write_file", path=path)
         assert allows("write_file(**)", call, tmp_path) in (None, False), path
@@ -192,6 +197,13 @@ def test_every_path_of_a_call_counts(tmp_path: Path) -> None:
     assert allows("edit(src/**)", nested, tmp_path) is False
     assert denies("edit(/etc/**)", nested, tmp_path) is True
     assert allows("edit(src/**)", call_of("edit"), tmp_path) is False, "nothing to match is no match"
+
+
+def test_deny_finds_a_path_by_any_name(tmp_path: Path) -> None:
+    assert denies("write(.env)", call_of("write", location="./a/../.ENV"), tmp_path) is True
+    assert denies("write(.env)", call_of("write", location="x\0"), tmp_path) is False
+    assert allows("write(src/**)", call_of("write", location="src/a.py"), tmp_path) is True
+    assert allows("write(src/**)", call_of("write", location="src/../.env"), tmp_path) is None
 
 
 def test_other_arguments_are_texts(tmp_path: Path) -> None:
@@ -251,6 +263,9 @@ ATTACKS = [
     ),
     *(
         "git log\0",
+        "git grep -Oevil x",
+        "git rebase --exec=evil",
+        "git rebase -x evil",
         "",
         " ",
         "sudo git log",
