@@ -92,11 +92,9 @@ class Reply:
             ProviderError: it cannot be sent, is not answered in time, or answered with an error.
         """
         at = self._at
-        client = self._connection.client()
-        request = client.build_request("POST", at.url, content=body, headers=self._headers())
         wait_s = at.endpoint.response_timeout_s
         self._response = response = await self._wait(
-            client.send(request, stream=True), wait_s, f"{at.host} sent no headers within {wait_s:g} s", begun=False
+            self._send(body), wait_s, f"{at.host} sent no headers within {wait_s:g} s", begun=False
         )
         self.request_id = response.headers.get("x-request-id")
         if not 200 <= response.status_code < 300:
@@ -133,6 +131,11 @@ class Reply:
                     pass
             except Exception:  # what is read from a closed response is an error, as it should be
                 pass
+
+    async def _send(self, body: bytes) -> httpx2.Response:
+        client = self._connection.client()
+        request = client.build_request("POST", self._at.url, content=body, headers=self._headers())
+        return await client.send(request, stream=True)
 
     async def _wait(self, waiting: Awaitable[T], seconds: float, silence: str, *, begun: bool) -> T:
         import httpx2

@@ -116,7 +116,7 @@ def resolve(name: str, endpoint: Endpoint) -> Resolved:
         endpoint: its config.
 
     Raises:
-        ConfigError: its URL is missing or cannot be one, or a timeout is not positive.
+        ConfigError: its URL is missing or cannot be one, a timeout is not positive, or a header cannot be sent.
     """
     url = endpoint.base_url
     if url is None and name == "openai":
@@ -131,6 +131,9 @@ def resolve(name: str, endpoint: Endpoint) -> Resolved:
             raise ConfigError(
                 f"expected a positive number of seconds, got {getattr(endpoint, member)}", path=_path(name, member)
             )
+    for header, value in endpoint.headers.items():
+        if not (header.isascii() and header.isprintable() and value.isascii() and value.isprintable()):
+            raise ConfigError("expected visible ASCII characters", path=_path(name, f"headers.{header!a}"))
     host = _host_of(url)
     if not host:
         # The URL is not quoted: a key that was put in it by mistake would be shown.
@@ -153,7 +156,8 @@ def _host_of(url: str) -> str:
         return ""
     if parts.scheme not in ("http", "https") or parts.username or parts.query or parts.fragment:
         return ""
-    return (parts.hostname or "").lower()
+    host = (parts.hostname or "").lower()
+    return host if host.isprintable() and " " not in host else ""
 
 
 def _path(name: str, member: str) -> str:

@@ -25,36 +25,18 @@ from checkrein.text import clean, clean_json, preview
 from .calls import CallSlots
 from .dsml import BadMarkup, MarkupReader
 from .errors import from_frame, malformed
+from .finish import FAILED, FINISH
 from .merge import joined, merge_counts
 from .quirks import DEFAULTS, Quirks
 from .sse import Event, EventParser, TooLong
 from .usage import read_usage
 from .wirejson import dumps, loads
 
-__all__ = ["Decoder", "FINISH", "MAX_BODY_BYTES"]
+__all__ = ["Decoder", "MAX_BODY_BYTES"]
 
 MAX_BODY_BYTES = 64 * 1024 * 1024
 _BOM = b"\xef\xbb\xbf"
 
-# What the wire's finish reasons mean; a word that is not here is `other` (docs/providers.md).
-FINISH = {
-    "stop": "stop",
-    "eos": "stop",
-    "end_turn": "stop",
-    "stop_sequence": "stop",
-    "length": "max_tokens",
-    "max_tokens": "max_tokens",
-    "model_length": "max_tokens",
-    "tool_calls": "tool_calls",
-    "tool_use": "tool_calls",
-    "function_call": "tool_calls",
-    "content_filter": "content_filter",
-    "safety": "content_filter",
-    "sensitive": "content_filter",
-    "refusal": "refusal",
-}
-# Words that say the answer failed.
-_FAILED = frozenset(("error", "abort", "network_error", "insufficient_system_resource"))
 _THINKING = ("reasoning_content", "reasoning", "reasoning_text")
 
 
@@ -233,7 +215,7 @@ class Decoder:
         if reason is None or reason == "" or self._finish is not None:
             return
         self._finish = reason.lower() if isinstance(reason, str) else "other"
-        if self._finish in _FAILED:
+        if self._finish in FAILED:
             failed = {
                 "error": {"code": self._finish, "message": f"the answer ended with finish reason {self._finish!r}"}
             }

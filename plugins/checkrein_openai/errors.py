@@ -13,7 +13,9 @@ from email.utils import parsedate_to_datetime
 from typing import Any
 
 from checkrein.errors import ProviderError
-from checkrein.text import clean, decode_json, preview
+from checkrein.text import clean, preview
+
+from .wirejson import loads
 
 __all__ = [
     "CODES",
@@ -91,7 +93,7 @@ def from_response(
         key_env: where the key stands, for the message.
     """
     try:
-        document = decode_json(body)
+        document = loads(body)
     except ValueError:
         document = None
     words, message = _said(document)

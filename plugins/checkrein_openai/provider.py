@@ -78,12 +78,12 @@ class OpenAIProvider:
             progress = anyio.current_time()
             while (data := await self._read(reply, decoder)) is not None:
                 chunks = decoder.feed(data)
-                if chunks:
-                    progress = anyio.current_time()
-                else:
+                if not chunks:
                     self._check_progress(anyio.current_time() - progress, decoder)
                 for chunk in chunks:
                     yield chunk
+                if chunks:
+                    progress = anyio.current_time()  # behind the yields: a slow consumer is not the server's fault
                 if decoder.error is not None:
                     raise decoder.error
             for chunk in decoder.end():

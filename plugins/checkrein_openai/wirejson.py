@@ -16,6 +16,8 @@ from checkrein.text import clean_json
 
 __all__ = ["loads", "dumps", "is_object"]
 
+MAX_DEPTH = 100
+
 _object = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 
 
@@ -26,16 +28,36 @@ def loads(data: bytes) -> Any:
     number becomes None.
 
     Raises:
-        ValueError: it is no JSON, or nests too deeply.
+        ValueError: it is no JSON, or nests deeper than MAX_DEPTH.
     """
+    try:
+        value = _loads(data)
+    except RecursionError:
+        raise ValueError("the JSON nests too deeply") from None
+    if data.count(b"[") + data.count(b"{") > MAX_DEPTH and not _is_shallow(value):
+        raise ValueError("the JSON nests too deeply")  # whoever walks it may use recursion
+    return value
+
+
+def _loads(data: bytes) -> Any:
     try:
         return msgspec.json.decode(data)
     except (msgspec.DecodeError, UnicodeError, RecursionError):
-        pass
-    try:
         return json.loads(data.decode("utf-8", "replace"), parse_constant=lambda _: None, parse_float=_finite)
-    except RecursionError:
-        raise ValueError("the JSON nests too deeply") from None
+
+
+def _is_shallow(value: Any) -> bool:
+    level = [value]
+    for _ in range(MAX_DEPTH):
+        level = [
+            inner
+            for item in level
+            if isinstance(item, (dict, list))
+            for inner in (item.values() if isinstance(item, dict) else item)
+        ]
+        if not level:
+            return True
+    return False
 
 
 def _finite(word: str) -> float | None:

@@ -322,6 +322,27 @@ def test_a_body_that_is_not_the_wire_is_malformed(play, data):
     assert played.error.retryable
 
 
+@pytest.mark.parametrize("depth", [90, 150, 400, 900, 100_000])
+@pytest.mark.parametrize("opening", ["[", '{"message":', '{"text":'])
+@pytest.mark.parametrize(
+    "frame",
+    [
+        '{"choices":[{"delta":{"content":%s}}]}',
+        '{"choices":[{"delta":{"reasoning":%s}}]}',
+        '{"choices":[{"delta":{"reasoning_details":%s}}]}',
+        '{"choices":[{"delta":{"tool_calls":[{"id":"a","x":%s}]}}]}',
+        '{"error":%s}',
+        "%s",
+    ],
+)
+def test_deep_nesting_anywhere_is_contained(play, frame, opening, depth):
+    deep = opening * depth + "1" + ("]" if opening == "[" else "}") * depth
+    body = f"data: {frame % deep}\n\n".encode() * 2 + stream(delta("stop", content="x"))
+    ending = play(body).ending
+    assert ending.split()[1] in ("stop", "tool_calls", "MALFORMED_RESPONSE", "SERVER")
+    assert from_response(500, {}, (frame % deep).encode(), host="h").code == "SERVER"
+
+
 def test_a_page_instead_of_an_answer_says_so(play):
     assert "is base_url right?" in str(play(b"<html>login</html>").error)
 

@@ -394,7 +394,9 @@ def test_further_endpoints_are_providers_with_keys_of_their_own(monkeypatch):
         ("openai", OpenAIConfig(base_url="https://user:pass@host/v1")),
         ("openai", OpenAIConfig(base_url="https://host:port/v1")),
         ("openai", OpenAIConfig(base_url="https://host/v1?key=sk-secret")),
+        ("openai", OpenAIConfig(base_url="http://exa mple/v1")),
         ("openai", OpenAIConfig(idle_timeout_s=0)),
+        ("openai", OpenAIConfig(headers={"x-key": "sk-secret\n"})),
         ("other", Endpoint()),
     ],
 )

@@ -10,8 +10,8 @@ import pytest
 
 import checkrein_openai
 from checkrein_openai import OpenAIConfig
-from checkrein_openai.decode import FINISH
 from checkrein_openai.errors import CODES
+from checkrein_openai.finish import FINISH
 from checkrein_openai.quirks import DEFAULTS, TABLE, Quirks
 from checkrein_openai.request import _OWN, _SAME
 from checkrein_retry import RetryConfig

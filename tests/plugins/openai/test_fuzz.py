@@ -8,7 +8,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from checkrein.chunks import FINISH_REASONS
-from checkrein_openai.decode import FINISH
+from checkrein_openai.finish import FINISH
 from checkrein_openai.sse import Event, EventParser, TooLong
 
 MANY = settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
