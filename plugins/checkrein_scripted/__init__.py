@@ -24,7 +24,6 @@ from checkrein.hookspecs import hookimpl
 
 if TYPE_CHECKING:
     from checkrein.harness import Harness
-
     from checkrein.providers import Provider
 
 __all__ = ["Plugin"]

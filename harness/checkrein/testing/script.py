@@ -271,7 +271,7 @@ def wait(until: float | Callable[[], Awaitable[Any]] | Any) -> Wait:
     """
     if isinstance(until, (int, float)):
         return Wait(lambda: anyio.sleep(until))
-    waiter = getattr(until, "wait", None) or until
+    waiter: Any = getattr(until, "wait", None) or until
     if callable(waiter) and (inspect.iscoroutinefunction(waiter) or waiter is until):
         return Wait(waiter)
     raise TypeError(f"expected seconds, an anyio.Event or an async callable to wait for, got {until!r}")

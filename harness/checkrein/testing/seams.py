@@ -234,6 +234,14 @@ class _SeamWriter:
         self._inner = inner
         self._seams = seams
 
+    @property
+    def taken(self) -> int:
+        return self._inner.taken
+
+    @taken.setter
+    def taken(self, count: int) -> None:
+        self._inner.taken = count
+
     def append(self, lines: Sequence[bytes]) -> None:
         self._seams.sync_point("store:append")
         self._inner.append(lines)

@@ -26,6 +26,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
+import msgspec
+
 from .script_data import ScriptData, TurnData, load_script, parse_script
 from .strict_history import Refusal, refusal
 from .strict_wire import call, chunk, deltas, finish, usage
@@ -193,11 +195,7 @@ class StrictChatServer:
 
 
 def _plain(turn: TurnData | dict[str, Any] | str) -> dict[str, Any] | str:
-    if not isinstance(turn, TurnData):
-        return turn
-    import msgspec
-
-    return dict(msgspec.to_builtins(turn))
+    return dict(msgspec.to_builtins(turn)) if isinstance(turn, TurnData) else turn
 
 
 def _hung_up(connection: socket.socket) -> bool:
@@ -218,7 +216,7 @@ class _Handler(BaseHTTPRequestHandler):
     server: Any
     streaming = False
 
-    def log_message(self, *args: Any) -> None:
+    def log_message(self, format: str, *args: Any) -> None:  # noqa: A002
         """Say nothing on the error stream."""
 
     def do_POST(self) -> None:
