@@ -1,0 +1,88 @@
+"""`checkrein chat`, line by line, at a pseudo-terminal and from a pipe."""
+
+from __future__ import annotations
+
+FREE = '[plugins.permissions]\nmode = "allow"\n'
+SLOW = '{ calls = [{ name = "slow" }] }'
+
+
+def kinds(cli, *wanted):
+    return [event for event in cli.events() if event["type"] in wanted]
+
+
+def test_a_conversation_with_commands(cli):
+    cli.script('"Hello to you."', '"And again."')
+    terminal = cli.pty("chat")
+    terminal.expect("/help shows the commands")
+    terminal.expect("> ")
+    terminal.type("hello\n")
+    terminal.expect("Hello to you.")
+    terminal.expect("> ")
+    terminal.type("/status\n")
+    terminal.expect("model scripted:script")
+    terminal.type("/nonsense\n")
+    terminal.expect("got /nonsense")
+    terminal.type("again\n")
+    terminal.expect("And again.")
+    terminal.type("\x04")
+    assert terminal.end() == 0
+    assert "oracle: balanced" in terminal.seen
+    assert [event["turn"] for event in kinds(cli, "turn/end")] == [1, 2]
+
+
+def test_ctrl_c_cancels_the_turn_and_not_the_program(cli):
+    cli.script(SLOW, '"Still here."', more=FREE)
+    terminal = cli.pty("chat")
+    terminal.expect("> ")
+    terminal.type("\x03")
+    terminal.expect("nothing runs")
+    terminal.type("go\n")
+    terminal.expect("slow has begun")
+    terminal.type("\x03")
+    terminal.expect("turn 1 cancelled by user")
+    terminal.type("hello?\n")
+    terminal.expect("Still here.")
+    terminal.type("/quit\n")
+    assert terminal.end() == 0
+    assert [event["reason"]["kind"] for event in kinds(cli, "turn/end")] == ["cancelled", "completed"]
+
+
+def test_I1_enter_steers_a_running_turn_and_queues_behind_a_mark(cli):
+    go = cli.folder / "go"
+    held = f'{{ calls = [{{ name = "dirty" }}], wait_file = "{go}" }}'
+    cli.script(held, '"Steered."', '"Queued."', more=FREE)
+    terminal = cli.pty("chat")
+    terminal.expect("> ")
+    terminal.type("go\n")
+    terminal.type("look left\n")
+    terminal.expect("steering")
+    terminal.type("> later\n")
+    terminal.expect("queued for a turn of its own")
+    go.touch()
+    terminal.expect("Steered.")
+    terminal.expect("Queued.")
+    terminal.type("/quit\n")
+    assert terminal.end() == 0
+    taken = [(e["type"], e["turn"], e["content"][0]["text"]) for e in kinds(cli, "user/message", "steering/message")]
+    assert taken == [("user/message", 1, "go"), ("steering/message", 1, "look left"), ("user/message", 2, "later")]
+
+
+def test_I8_a_line_answers_the_approval_that_waits_and_does_not_steer(cli):
+    cli.script('{ calls = [{ name = "write_note", arguments = { text = "hi" } }] }', '"Done."')
+    terminal = cli.pty("chat")
+    terminal.expect("> ")
+    terminal.type("write\n")
+    terminal.expect("[n]o:")
+    terminal.type("y\n")
+    terminal.expect("Done.")
+    terminal.type("/quit\n")
+    assert terminal.end() == 0
+    assert [event["outcome"] for event in kinds(cli, "approval/decided")] == ["allowed_once"]
+    assert len(kinds(cli, "inbox/accepted")) == 1
+
+
+def test_from_a_pipe_one_turn_after_the_other(cli):
+    cli.script('"one"', '"two"')
+    done = cli.run("chat", stdin=b"first\n\nsecond")
+    assert (done.code, done.out) == (0, "one\ntwo\n")
+    assert [event["turn"] for event in kinds(cli, "turn/end")] == [1, 2]
