@@ -251,6 +251,7 @@ RULES: tuple[tuple[re.Pattern[str], _Rule], ...] = (
     (_rule(_POLITE + r"(?:read|cat|open|print|show(?: me)?)" + _FILE), _read),
     (_rule(_POLITE + r"(?:read|cat)(?: the)?(?: file)? (?P<what>.+)"), _read),
     (_rule(r"\b(?:folders?|director(?:y|ies)|files|largest|biggest|ls|list|what(?: is|'s) here)\b"), _folder),
+    (_rule(_POLITE + r"what(?: is|'s) in [^ ]+$"), _folder),
     (_rule(r"^(?:hi|hello|hey|good (?:morning|evening|day)|greetings|thanks|thank you)\b"), _greet),
     (_rule(r"\b(?:help|what can you do|who are you|what are you)\b"), _help),
 )
@@ -290,7 +291,7 @@ def _arguments(text: str) -> dict[str, Any]:
 
 
 def _plain(question: str) -> str:
-    return " ".join(question.split()).rstrip("?!. ")
+    return re.sub(r"(?<=\w)\.$", "", " ".join(question.split()).rstrip("?! "))
 
 
 def _name(text: str) -> str:
