@@ -271,9 +271,9 @@ def wait(until: float | Callable[[], Awaitable[Any]] | Any) -> Wait:
     """
     if isinstance(until, (int, float)):
         return Wait(lambda: anyio.sleep(until))
-    waiter: Any = getattr(until, "wait", None) or until
-    if callable(waiter) and (inspect.iscoroutinefunction(waiter) or waiter is until):
-        return Wait(waiter)
+    waiter: Any = getattr(until, "wait", None)
+    if (waiter is None and callable(until)) or inspect.iscoroutinefunction(waiter):
+        return Wait(waiter or until)  # pyright: ignore[reportArgumentType]
     raise TypeError(f"expected seconds, an anyio.Event or an async callable to wait for, got {until!r}")
 
 
