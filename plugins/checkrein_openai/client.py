@@ -5,8 +5,8 @@ No retries here (`request_error` decides those), and no meaning of bytes (decode
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Awaitable, Callable
-from typing import TYPE_CHECKING, TypeVar
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import anyio
 from anyio.lowlevel import RunVar
@@ -25,6 +25,7 @@ T = TypeVar("T")
 ERROR_BODY_BYTES = 64 * 1024
 ERROR_BODY_S = 5.0
 CLOSE_S = 1.0
+KEPT_CONNECTIONS = 20
 
 
 class Connection:
@@ -65,7 +66,7 @@ class Connection:
             follow_redirects=False,  # a redirect would carry the key to another host
             trust_env=not at.local,  # a proxy cannot reach this machine's own servers
             verify=at.url.startswith("https:"),  # loading certificates takes longer than a local request
-            limits=httpx2.Limits(max_connections=1_000, max_keepalive_connections=20),
+            limits=httpx2.Limits(max_connections=1_000, max_keepalive_connections=KEPT_CONNECTIONS - 1),
             transport=self._transport() if self._transport is not None else None,
         )
 
@@ -133,9 +134,25 @@ class Reply:
                 pass
 
     async def _send(self, body: bytes) -> httpx2.Response:
+        """Send the request, once more on another connection if a kept one turns out to be dead.
+
+        Servers close kept connections whenever they like (llama.cpp at once, against its own headers). A
+        request that met such a closing was not answered with a single byte; a new connection is always tried.
+        """
+        import httpx2
+
         client = self._connection.client()
-        request = client.build_request("POST", self._at.url, content=body, headers=self._headers())
-        return await client.send(request, stream=True)
+        for _ in range(KEPT_CONNECTIONS):
+            trace = _Trace()
+            request = client.build_request(
+                "POST", self._at.url, content=body, headers=self._headers(), extensions={"trace": trace}
+            )
+            try:
+                return await client.send(request, stream=True)
+            except (httpx2.RemoteProtocolError, httpx2.ReadError, httpx2.WriteError):
+                if not trace.reused:
+                    raise
+        raise httpx2.ReadError(f"{KEPT_CONNECTIONS} kept connections were dead")
 
     async def _wait(self, waiting: Awaitable[T], seconds: float, silence: str, *, begun: bool) -> T:
         import httpx2
@@ -179,6 +196,20 @@ class Reply:
             host=self._at.host,
             key_env=self._at.key_env,
         )
+
+
+class _Trace:
+    """Watches one request's way through the HTTP client: did it take a connection that was kept?"""
+
+    def __init__(self) -> None:
+        self.reused = False
+        self._connected = False
+
+    async def __call__(self, event: str, info: Mapping[str, Any]) -> None:
+        if "connect_" in event or "start_tls" in event:
+            self._connected = True
+        elif event.endswith("send_request_headers.started"):
+            self.reused = not self._connected
 
 
 async def _next(chunks: AsyncGenerator[bytes, None]) -> bytes | None:

@@ -99,7 +99,7 @@ def test_rate_limits_are_waited_for(llmock, backend):
 
 @BACKENDS
 def test_an_outage_ends_the_turn_after_the_last_retry(llmock, backend):
-    llmock.outage()
+    llmock.fail(503, times=None, retry_after=0.0)
     [result], _ = run(backend, "a", plugins=[Retries(RetryConfig(first_delay_s=0.0, max_retries=2))])
     assert (result.reason.kind, result.reason.error, result.reason.code) == ("error", "generate", "SERVER")
     assert len(llmock.requests) == 3
