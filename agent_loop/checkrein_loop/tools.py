@@ -148,6 +148,7 @@ def settle(agent: LoopAgent, call_id: str, outcome: Outcome, duration_ms: int) -
         "decision": outcome.decision,
         "by": outcome.by,
         "duration_ms": duration_ms,
+        "cleaned": outcome.cleaned,
     }
     if state.due and state.due[0] != call_id:
         session.append(ToolEnded, call_id=call_id, **fields)

@@ -79,11 +79,10 @@ class Harness:
         found: Iterable[Found] | None = None,
     ) -> None:
         self.workspace = Path(workspace) if workspace is not None else Path.cwd()
-        self.config, self.config_hash, self.config_files = _load(path, overrides, config, self.workspace)
+        self.config, self.config_hash, self.config_files, self._origins = _load(path, overrides, config, self.workspace)
         self.specs: list[AgentSpec] = self.config.agent_specs()
-        self.plugins = PluginManager(
-            self.config.plugins, found=found, file=str(self.config_files[-1]) if self.config_files else None
-        )
+        file = str(self.config_files[-1]) if self.config_files else None
+        self.plugins = PluginManager(self.config.plugins, found=found, origins=self._origins, file=file)
         for plugin in plugins:
             self.plugins.add(plugin)
         self.hooks = Hooks(deadlines=self.config.limits.deadlines())
@@ -147,7 +146,9 @@ class Harness:
             try:
                 self.providers.resolve(spec.model)
             except ConfigError as exc:
-                raise ConfigError(f"{exc}", path=f"agents[{index}].model" if self.config.agents else "model") from None
+                at = f"agents[{index}].model"
+                at = at if at in self._origins else "model"
+                raise ConfigError(f"{exc}", path=at, file=self._origins.get(at)) from None
 
     async def aclose(self) -> None:
         """Dispose the agents, leave the plugins' lifespans in reverse order, end the owner task; idempotent."""
@@ -324,10 +325,10 @@ def _load(
     overrides: Mapping[str, Any] | None,
     config: HarnessConfig | None,
     workspace: Path,
-) -> tuple[HarnessConfig, str, list[Path]]:
+) -> tuple[HarnessConfig, str, list[Path], Mapping[str, str]]:
     if config is not None:
-        return config, "", []
+        return config, "", [], {}
     from .config import load_config
 
     loaded = load_config(None if path is None else Path(path), overrides=overrides, environ=os.environ, cwd=workspace)
-    return loaded.config, loaded.hash, list(loaded.files)
+    return loaded.config, loaded.hash, list(loaded.files), loaded.origins

@@ -6,17 +6,18 @@ folder). Without a key and without any config file the demo model answers, and s
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
 from checkrein.errors import CredentialsError, SessionNotFound, StoreError
+from checkrein.visible import visible
 
-from .options import config_options
+from .options import config_options, load
 
 if TYPE_CHECKING:
     from checkrein.agents import AgentLike, AgentSpec
@@ -97,39 +98,45 @@ async def opened(wanted: Wanted, streams: Streams, approver: TerminalApprover | 
                 "no model key and no config file: the demo model answers, a set of rules without intelligence;"
                 " set OPENAI_API_KEY for a real one"
             )
-            harness = _harness(replace(wanted, model=DEMO), approver)
+            harness = _harness(wanted, approver, model=DEMO)
             await stack.enter_async_context(harness)
-        agent = harness.agents[_spec(harness, wanted).id]
+        for report in harness.plugins.reports:
+            if report.state == "skipped":
+                origin = " ".join(part for part in (report.distribution, report.version) if part)
+                streams.note(
+                    visible(f"plugin {report.name!r} ({origin or 'not installed'}) is skipped: {report.problem}")
+                )
+        agent = harness.agents[_spec(harness.specs, wanted).id]
         start = 0
         if (session_id := _session(harness, wanted)) is not None:
-            agent = await harness.resume(session_id, spec=_spec(harness, wanted) if wanted.agent else None)
+            agent = await harness.resume(session_id, spec=_spec(harness.specs, wanted) if wanted.agent else None)
             start = agent.session.writer.taken if agent.session.writer is not None else 0
         yield Opened(harness, agent, start)
 
 
-def _harness(wanted: Wanted, approver: TerminalApprover | None) -> Harness:
+def _harness(wanted: Wanted, approver: TerminalApprover | None, model: str | None = None) -> Harness:
+    """Make a harness; `model` is for agents that name none, `wanted.model` for the chosen one."""
     from checkrein.agents import Approver
     from checkrein.harness import Harness
 
-    overrides = {"plugins": {"block": list(wanted.no_plugin)}} if wanted.no_plugin else None
+    overrides: dict[str, Any] = {"plugins": {"block": list(wanted.no_plugin)}} if wanted.no_plugin else {}
+    if model is not None:
+        overrides["model"] = model
+    if wanted.model is not None:
+        chosen = _spec(load(wanted.config_path).config.agent_specs(), wanted)
+        overrides["agents"] = {chosen.id: {"model": wanted.model}}
     harness = Harness(wanted.config_path, overrides=overrides)
     if approver is not None:
         harness.provide(Approver, approver)  # type: ignore[type-abstract]  # protocols are what services are
-    if wanted.model is not None:
-        chosen = _spec(harness, wanted).id
-        harness.specs = [
-            replace(spec, model=wanted.model) if spec.id == chosen or wanted.model == DEMO else spec
-            for spec in harness.specs
-        ]
     return harness
 
 
-def _spec(harness: Harness, wanted: Wanted) -> AgentSpec:
+def _spec(specs: Sequence[AgentSpec], wanted: Wanted) -> AgentSpec:
     if wanted.agent is None:
-        return harness.specs[0]
+        return specs[0]
     from checkrein.nearest import did_you_mean
 
-    by_id = {spec.id: spec for spec in harness.specs}
+    by_id = {spec.id: spec for spec in specs}
     if (spec := by_id.get(wanted.agent)) is None:
         raise click.UsageError(
             f"--agent: expected one of {', '.join(by_id)}; got {wanted.agent!r}{did_you_mean(wanted.agent, by_id)}"
@@ -227,8 +234,6 @@ class Closing:
     def _verdict(self, stored: Any) -> tuple[Iterator[str] | list[str], bool]:
         if self._judge is None:
             return ["oracle: not loaded, the log was not checked"], True
-        from checkrein.visible import visible
-
         verdict = self._judge.judge(stored)
         word = "balanced" if verdict.balanced else "NOT balanced"
         return [f"oracle: {word}, {verdict.events} events", *map(visible, verdict.findings)], verdict.balanced
