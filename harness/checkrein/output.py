@@ -189,7 +189,7 @@ def looks_binary(text: str) -> bool:
     if sample.isprintable() and "\ufffd" not in sample:
         return False
     odd = sum(1 for char in sample if (char < " " and char not in "\t\n\r\f\x1b\b") or char == "\ufffd")
-    return odd * 10 > len(sample) * 3
+    return odd > 8 and odd * 10 > len(sample) * 3
 
 
 def kind_of(head: bytes) -> str:
@@ -203,7 +203,13 @@ def describe_bytes(data: bytes) -> str:
 
 
 def capped(outcome: Outcome, limit_bytes: int, put_blob: PutBlob | None = None) -> Outcome:
-    """Return an outcome whose content, and whose structured value, are within a limit (X5); see cap."""
+    """Return an outcome as the log takes it: checked if a plugin made it (L9), and within a limit (X5); see cap."""
+    try:
+        if outcome.by is not None or not outcome.content:
+            raise ValueError  # constructors check nothing, and a plugin's answer went through nothing else
+        msgspec.json.encode((outcome.content, outcome.value, outcome.error))
+    except Exception:
+        outcome = _checked(outcome)
     content = cap(outcome.content, limit_bytes, put_blob)
     value = outcome.value
     if value is not None and len(msgspec.json.encode(value)) > limit_bytes:

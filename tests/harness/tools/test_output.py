@@ -140,7 +140,7 @@ def test_X5_binary_is_described_not_dumped() -> None:
     assert "binary data" in content_text(to_outcome(b"\xff\xfe\x00").content)
     assert "not shown" in content_text(to_outcome(b"ab\0cd").content)
     assert "not shown" in content_text(cap([TextBlock("ab\0cd")], 1_000))
-    assert looks_binary("\x01\x02\x03abc") and looks_binary("\ufffd" * 9 + "a")
+    assert looks_binary("\x01" * 9 + "abc") and looks_binary("\ufffd" * 9 + "a")
     assert not looks_binary("\x1b[31mred\x1b[0m\n\ttext") and not looks_binary("")
 
 
@@ -254,3 +254,13 @@ def test_X5_a_large_value_is_dropped_with_its_text() -> None:
     outcome = to_outcome(list(range(10_000)))
     short = capped(outcome, 5_000, Blobs().put)
     assert short.value is None and len(content_text(short.content)) <= 5_000
+
+
+@pytest.mark.parametrize("by", [None, "plugin"])
+def test_L9_what_a_plugin_answers_is_checked_before_it_is_logged(by: str | None) -> None:
+    assert capped(Outcome.text("a\ud800", by=by), 1_000) == Outcome.text("a\ufffd", by=by, cleaned=1)
+    assert content_text(capped(error_outcome("E\ud800", "no \udfff", by=by), 1_000).content) == "no \ufffd"
+    assert capped(Outcome([], by=by), 1_000).content == [TextBlock("(no output)")]
+    assert capped(Outcome.text("x", value=object(), by=by), 1_000).is_error
+    assert capped(Outcome([CallBlock("c", "n", "{}")], by="plugin"), 1_000).is_error
+    assert capped(Outcome([TextBlock(3)], by="plugin"), 1_000).is_error  # type: ignore[arg-type]
