@@ -185,7 +185,7 @@ class LoopAgent:
         self.inbox.park()
         if self.cause is None:
             self.cause = Cause(cause) if isinstance(cause, str) else cause
-        self._stop_turn()
+        self.stop_turn()
 
     def wake(self) -> None:
         """Take parked input now (C4)."""
@@ -251,7 +251,7 @@ class LoopAgent:
 
     def _start(self) -> None:
         if self._status == "idle":
-            self._set_status("running")
+            self.set_status("running")
             self.driven = True
             self._outside = _inside.get()
             self.harness.owner.spawn(drive, self)
@@ -285,7 +285,8 @@ class LoopAgent:
             scope.cancel()
         return scope
 
-    def _stop_turn(self) -> None:
+    def stop_turn(self) -> None:
+        """Cancel the open turn's scope, and watch whether it is heard."""
         scope = self._scope
         if scope is not None and not scope.cancel_called:
             scope.cancel()
@@ -352,11 +353,20 @@ class LoopAgent:
         self.cause = None
         self.settled = self.session.state.turn
         if self._status == "running" and not self.disposing:
-            self._set_status("idle")
+            self.set_status("idle")
             if self.inbox.owed() and self.harness.owner.alive and self._interrupt is None:
                 self._start()  # input came between the driver's last look and now
         self._hand_over()
         self.notify()
+
+    def gone(self) -> None:
+        """The agent is disposed, whatever failed on the way."""
+        self._status = "disposed"
+        try:
+            self.harness.forget(self)
+        finally:
+            self._hand_over()
+            self.notify()
 
     async def flush(self, gate: str) -> None:
         """A flush point (R4).
@@ -427,7 +437,8 @@ class LoopAgent:
         for buffer in self.live:
             buffer.push(len(self.session.events), delta)
 
-    def _set_status(self, status: str) -> None:
+    def set_status(self, status: str) -> None:
+        """Change the status and tell the observers; the same one again is nothing."""
         if status == self._status:
             return
         self._status = status

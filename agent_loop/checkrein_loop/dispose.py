@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import TYPE_CHECKING
 
 import anyio
+
+from checkrein.owner import absorb
 
 if TYPE_CHECKING:
     from .agent import LoopAgent
@@ -15,23 +19,46 @@ DEAF_S = 1.0
 
 
 async def dispose(agent: LoopAgent, done: anyio.Event) -> None:
-    """Cancel, wait for the loop, flush through the attached stores, tell, unregister; in the owner task."""
+    """Cancel, wait for the loop, flush through the attached stores, tell, unregister; in the owner task.
+
+    Each part is done whatever became of the one before; a KeyboardInterrupt is handed to the program at the end.
+    """
     with anyio.CancelScope(shield=True):
         agent.disposing = True
         try:
-            agent._stop_turn()
-            with anyio.move_on_after(agent.harness.close_timeout_s + DEAF_S):
-                while agent.driven:
-                    await agent.moved()
-            await agent.settle_turn()
-            agent._set_status("disposed")
-            chain = agent.hooks.agent_disposed
-            if chain is not None:
-                await agent.hooks.observe_async(chain, agent.session, (agent,))
+            await guarded(agent, partial(stop, agent))
+            await guarded(agent, agent.settle_turn)
+            await guarded(agent, partial(tell, agent))
         finally:
-            agent.harness.forget(agent)
+            agent.gone()
             done.set()
-            agent.notify()
+
+
+async def stop(agent: LoopAgent) -> None:
+    """Cancel the open turn and wait until the driver is gone, or has shown that it hears nothing."""
+    agent.stop_turn()
+    with anyio.move_on_after(agent.harness.close_timeout_s + DEAF_S):
+        while agent.driven:
+            await agent.moved()
+
+
+async def tell(agent: LoopAgent) -> None:
+    """Set the status, and tell the observers of the end."""
+    agent.set_status("disposed")
+    chain = agent.hooks.agent_disposed
+    if chain is not None:
+        await agent.hooks.observe_async(chain, agent.session, (agent,))
+
+
+async def guarded(agent: LoopAgent, part: Callable[[], Awaitable[None]]) -> None:
+    """Do one part; nothing that goes wrong in it may keep the others from being done."""
+    try:
+        await part()
+    except KeyboardInterrupt as exc:
+        agent.hold(exc)
+    except BaseException as exc:
+        absorb()
+        agent.hooks.faults.write("checkrein", "dispose", exc, None, "contained")
 
 
 async def deaf_watch(agent: LoopAgent, turn: int) -> None:

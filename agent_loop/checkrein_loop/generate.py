@@ -59,8 +59,9 @@ async def generate(agent: LoopAgent, turn: int, step: int, options: dict[str, An
     Raises:
         StepFailed, PluginFault, GateClosed: the turn ends.
     """
-    prepared = await prepare(agent, turn, step, options)
     for attempt in range(1, MAX_ATTEMPTS + 1):
+        # Anew for each attempt: a plugin may cut a history that was too long for the model (C14).
+        prepared = await prepare(agent, turn, step, options)
         agent.session.append(RequestStart, turn=turn, step=step, attempt=attempt, **prepared.start)
         await agent.flush("request")
         assembler, error = await stream(agent, prepared, turn, step, attempt)

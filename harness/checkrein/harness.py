@@ -20,16 +20,16 @@ from . import events as ev
 from .agents import AgentLike, Agents, AgentSpec
 from .closing import repair
 from .config.types import HarnessConfig
-from .discovery import LOOPS, Found, load_named
+from .discovery import Found, load_loop
 from .errors import ConfigError, WrongThread
 from .hooks import Hooks
 from .memory_store import MemoryStore
-from .owner import Owner
+from .owner import Owner, ours
 from .plugins import PluginManager, PluginReport
 from .prompt import Section
 from .providers import Provider, Providers
 from .recovery import reopen
-from .registration import collect
+from .registration import collect, leave
 from .services import Services
 from .session import Session
 from .supervision import Lifespans
@@ -38,6 +38,7 @@ from .tools import Tool, ToolRegistry
 from .writers import LazyWriter
 
 if TYPE_CHECKING:
+    from .config import LoadedConfig
     from .eventtypes import EventType
     from .store import Store
 
@@ -79,7 +80,11 @@ class Harness:
         found: Iterable[Found] | None = None,
     ) -> None:
         self.workspace = Path(workspace) if workspace is not None else Path.cwd()
-        self.config, self.config_hash, self.config_files, self._origins = _load(path, overrides, config, self.workspace)
+        loaded = None if config is not None else _load(path, overrides, self.workspace)
+        self.config = loaded.config if loaded is not None else config or HarnessConfig()
+        self.config_hash = loaded.hash if loaded is not None else ""
+        self.config_files = list(loaded.files) if loaded is not None else []
+        self._origins: Mapping[str, str] = loaded.origins if loaded is not None else {}
         self.specs: list[AgentSpec] = self.config.agent_specs()
         file = str(self.config_files[-1]) if self.config_files else None
         self.plugins = PluginManager(self.config.plugins, found=found, origins=self._origins, file=file)
@@ -92,6 +97,7 @@ class Harness:
         self.sections: list[Section] = []
         self.event_types: dict[str, EventType] = {}
         self.stores: dict[str, Store] = {}
+        self.brought: dict[tuple[str, str], str] = {}  # (kind, name) of what plugins registered, to its plugin
         self.agents = Agents()
         self.owner = Owner()
         self.threads = ThreadPool(self.config.limits.tool_threads)
@@ -116,7 +122,7 @@ class Harness:
         self._post = loop_post()
         try:
             self.load()
-            self._loop = load_named(LOOPS, self.config.loop, what="loop", path="loop")
+            self._loop = load_loop(self.config.loop)
             await self.owner.start()
             await self._lifespans.enter()
             self.check_models()
@@ -134,11 +140,11 @@ class Harness:
 
     def load(self) -> list[PluginReport]:
         """Load plugins and collect what they bring; starts nothing, so it also serves `checkrein plugins`."""
-        reports = self.plugins.load(self.specs)
+        self.plugins.load(self.specs)
         self.hooks.attach(self.plugins)
-        collect(self, self._own_tools, self._own_providers)
         self.plugins.on_change(self._plugin_changed)
-        return reports
+        collect(self, self._own_tools, self._own_providers)
+        return self.plugins.reports
 
     def check_models(self) -> None:
         """Refuse an agent whose model cannot be used, before any starts."""
@@ -161,7 +167,7 @@ class Harness:
 
     def _plugin_changed(self, name: str, present: bool) -> None:
         if not present:
-            self.tools.remove_plugin(name)
+            leave(self, name)
             self.services.withdraw(name)
             self.hooks.forget(name)
         else:
@@ -240,10 +246,17 @@ class Harness:
         return {"version": __version__, "plugins": plugins, "config": self.config_hash}
 
     def forget(self, agent: AgentLike) -> None:
-        """Unregister a disposed agent and release its log."""
+        """Unregister a disposed agent and release its log; a store that fails here is recorded, and let go."""
         self.agents.remove(agent)
-        if agent.session.writer is not None:
-            agent.session.writer.close()
+        writer, agent.session.writer = agent.session.writer, None
+        if writer is None:
+            return
+        try:
+            writer.close()
+        except BaseException as exc:
+            if isinstance(exc, KeyboardInterrupt) or ours(exc):
+                raise
+            self.hooks.faults.write(self.store_name, "session_flush", exc, None, "contained")
 
     # --- stores -----------------------------------------------------------------------------------
 
@@ -320,15 +333,7 @@ def new_session_id() -> str:
     return f"{time.strftime('%Y%m%d-%H%M%S', time.gmtime())}-{secrets.token_hex(3)}"
 
 
-def _load(
-    path: str | os.PathLike[str] | None,
-    overrides: Mapping[str, Any] | None,
-    config: HarnessConfig | None,
-    workspace: Path,
-) -> tuple[HarnessConfig, str, list[Path], Mapping[str, str]]:
-    if config is not None:
-        return config, "", [], {}
+def _load(path: str | os.PathLike[str] | None, overrides: Mapping[str, Any] | None, workspace: Path) -> LoadedConfig:
     from .config import load_config
 
-    loaded = load_config(None if path is None else Path(path), overrides=overrides, environ=os.environ, cwd=workspace)
-    return loaded.config, loaded.hash, list(loaded.files), loaded.origins
+    return load_config(None if path is None else Path(path), overrides=overrides, environ=os.environ, cwd=workspace)

@@ -18,7 +18,7 @@ from .nearest import did_you_mean
 
 __all__ = ["Candidate", "PluginReport", "choose", "name_of", "in_order", "instantiate", "origin_of"]
 
-GUARDS = ("permissions",)
+GUARDS = ("permissions", "budget")
 """Built-in guards: required unless blocked by name (H5), also when they fail before they could say so."""
 
 

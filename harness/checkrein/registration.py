@@ -2,75 +2,115 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from .errors import CheckreinError, PluginError
+from .errors import PluginError
 from .events import KNOWN
 from .eventtypes import EventType
 from .prompt import Section
+from .providers import Provider
+from .store import Store
 
 if TYPE_CHECKING:
     from .harness import Harness
-    from .providers import Provider
     from .tools import Tool
 
-__all__ = ["collect"]
+__all__ = ["collect", "leave"]
 
 
 def collect(harness: Harness, tools: Sequence[Tool | Callable[..., Any]], providers: Sequence[Provider]) -> None:
     """Ask every plugin, in plugin order, and register the program's own last.
 
+    A found plugin that fails here is skipped, with all it brought; a required one stops the start (H5).
+
     Raises:
-        PluginError: a plugin fails, brings something else than asked for, or a name twice.
+        PluginError: a required plugin fails, brings something else than asked for, or a name twice.
         ConfigError: the program's own tools or providers clash.
     """
-    owners: dict[tuple[str, str], str] = {}
-
-    def claim(kind: str, name: str, plugin: str) -> None:
-        other = owners.get((kind, name))
-        if other is not None and not harness.plugins.may_override(name):
-            raise PluginError(
-                f"its {kind} {name!r} exists already, from plugin {other!r}; block one of them, or name it in"
-                " plugins.override",
-                plugin=plugin,
-            )
-        owners[kind, name] = plugin
-
-    for plugin, kind in _ask(harness, "register_events", EventType):
-        claim("event type", kind.name, plugin)
-        if kind.name in KNOWN:
-            raise PluginError(f"the event type {kind.name!r} is one of ours; name yours {plugin}/...", plugin=plugin)
-        harness.event_types[kind.name] = kind
-    for plugin, store in _ask(harness, "register_stores", None):
-        claim("store", store.name, plugin)
-        harness.stores[store.name] = store
-    for plugin, provider in _ask(harness, "register_providers", None):
-        claim("provider", provider.name, plugin)
-        harness.providers.add(provider)
-    for plugin, tool in _ask(harness, "register_tools", None):
-        harness.tools.add(tool, plugin, override=harness.plugins.may_override(getattr(tool, "name", "")))
-    for plugin, section in _ask(harness, "prompt_sections", Section):
-        claim("prompt section", section.name, plugin)
-        harness.sections.append(section)
+    for hook, register in _REGISTER.items():
+        for impl in list(harness.plugins.impls(hook)):
+            name = impl.plugin_name
+            try:
+                args = (harness,) if "harness" in impl.argnames else ()
+                answer: Any = impl.function(*args)
+                for item in answer or ():
+                    register(harness, name, item)
+            except KeyboardInterrupt:
+                raise
+            except BaseException as exc:
+                harness.plugins.failed(name, hook, exc)
     for provider in providers:
         harness.providers.add(provider)
     for tool in tools:
         harness.tools.add(tool)
 
 
-def _ask(harness: Harness, hook: str, kind: type | None) -> Iterable[tuple[str, Any]]:
-    for impl in harness.plugins.impls(hook):
-        name = impl.plugin_name
-        try:
-            args = (harness,) if "harness" in impl.argnames else ()
-            answer: Any = impl.function(*args)
-            items = list(answer or ())
-        except (CheckreinError, KeyboardInterrupt):
-            raise
-        except BaseException as exc:
-            raise PluginError(f"{hook} failed: {type(exc).__name__}: {exc}", plugin=name) from exc
-        for item in items:
-            if kind is not None and not isinstance(item, kind):
-                raise PluginError(f"{hook}: expected {kind.__name__} objects, got {type(item).__name__}", plugin=name)
-            yield name, item
+def leave(harness: Harness, plugin: str) -> None:
+    """Forget everything a plugin brought: it leaves with it (H4)."""
+    harness.tools.remove_plugin(plugin)
+    for kind, name in [key for key, owner in harness.brought.items() if owner == plugin]:
+        del harness.brought[kind, name]
+        if kind == "provider":
+            harness.providers.remove(name)
+        elif kind == "store":
+            harness.stores.pop(name, None)
+        elif kind == "event type":
+            harness.event_types.pop(name, None)
+        else:
+            harness.sections[:] = [section for section in harness.sections if section.name != name]
+
+
+def _claim(harness: Harness, kind: str, name: str, plugin: str) -> None:
+    other = harness.brought.get((kind, name))
+    if other is not None and not harness.plugins.may_override(name):
+        raise PluginError(
+            f"its {kind} {name!r} exists already, from plugin {other!r}; block one of them, or name it in"
+            " plugins.override",
+            plugin=plugin,
+        )
+    harness.brought[kind, name] = plugin
+
+
+def _must_be(kind: type, item: object, plugin: str) -> None:
+    if not isinstance(item, kind):
+        raise PluginError(f"expected {kind.__name__} objects, got {type(item).__name__}", plugin=plugin)
+
+
+def _event_type(harness: Harness, plugin: str, item: EventType) -> None:
+    _must_be(EventType, item, plugin)
+    if item.name in KNOWN:
+        raise PluginError(f"the event type {item.name!r} is one of ours; name yours {plugin}/...", plugin=plugin)
+    _claim(harness, "event type", item.name, plugin)
+    harness.event_types[item.name] = item
+
+
+def _store(harness: Harness, plugin: str, item: Store) -> None:
+    _must_be(Store, item, plugin)
+    _claim(harness, "store", item.name, plugin)
+    harness.stores[item.name] = item
+
+
+def _provider(harness: Harness, plugin: str, item: Provider) -> None:
+    _must_be(Provider, item, plugin)
+    _claim(harness, "provider", item.name, plugin)
+    harness.providers.add(item)
+
+
+def _tool(harness: Harness, plugin: str, item: Tool) -> None:
+    harness.tools.add(item, plugin, override=harness.plugins.may_override(getattr(item, "name", "")))
+
+
+def _section(harness: Harness, plugin: str, item: Section) -> None:
+    _must_be(Section, item, plugin)
+    _claim(harness, "prompt section", item.name, plugin)
+    harness.sections.append(item)
+
+
+_REGISTER: dict[str, Callable[[Harness, str, Any], None]] = {
+    "register_events": _event_type,
+    "register_stores": _store,
+    "register_providers": _provider,
+    "register_tools": _tool,
+    "prompt_sections": _section,
+}

@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 import anyio
 
-from .errors import CheckreinError, PluginError
 from .hookspecs import SPECS
 from .owner import ours
 
 if TYPE_CHECKING:
+    from pluggy import HookImpl
+
     from .harness import Harness
 
 __all__ = ["Lifespans"]
@@ -31,29 +32,36 @@ class Lifespans:
     async def enter(self) -> None:
         """Enter every plugin's lifespan in order.
 
+        A found plugin that fails to start, or passes its deadline, is skipped (H5).
+
         Raises:
-            PluginError: one failed to start, or passed its deadline.
+            PluginError: a required plugin failed to start.
         """
-        for impl in self._harness.plugins.impls("lifespan"):
-            available = {"harness": self._harness, "tasks": Tasks(self._harness, impl.plugin_name)}
-            span = _Lifespan(impl.plugin_name)
+        for impl in list(self._harness.plugins.impls("lifespan")):
             try:
-                manager = impl.function(*[available[name] for name in impl.argnames])
-            except Exception as exc:
-                raise PluginError(f"lifespan failed: {type(exc).__name__}: {exc}", plugin=impl.plugin_name) from exc
-            if manager is None:
-                continue
-            self._harness.owner.spawn(span.run, manager)
-            self._open.append(span)
-            with anyio.move_on_after(self._deadline()):
-                await span.entered.wait()
-            if span.error is not None:
-                if isinstance(span.error, CheckreinError):
-                    raise span.error
-                message = f"lifespan failed to start: {type(span.error).__name__}: {span.error}"
-                raise PluginError(message, plugin=span.plugin) from span.error
-            if not span.entered.is_set():
-                raise PluginError(f"lifespan did not start within {self._deadline():g} s", plugin=span.plugin)
+                await self._enter(impl)
+            except KeyboardInterrupt:
+                raise
+            except BaseException as exc:
+                if ours(exc):
+                    raise
+                self._harness.plugins.failed(impl.plugin_name, "lifespan", exc)
+
+    async def _enter(self, impl: HookImpl) -> None:
+        available = {"harness": self._harness, "tasks": Tasks(self._harness, impl.plugin_name)}
+        manager: Any = impl.function(*[available[name] for name in impl.argnames])
+        if manager is None:
+            return
+        span = _Lifespan(impl.plugin_name)
+        self._harness.owner.spawn(span.run, manager)
+        with anyio.move_on_after(self._deadline()):
+            await span.entered.wait()
+        if not span.entered.is_set():
+            span.give_up()
+            raise TimeoutError(f"did not start within {self._deadline():g} s")
+        if span.error is not None:
+            raise span.error
+        self._open.append(span)
 
     async def leave(self) -> None:
         """Leave them in reverse order; what fails or hangs is recorded, and the rest is left all the same."""
