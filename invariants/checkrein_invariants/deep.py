@@ -138,14 +138,15 @@ class Deep:
         """What a call really gave stands in the history (C2), and opaque data as it came (M5)."""
         derived: dict[str, ToolMessage] = {}
         answer: AssistantMessage | None = None
-        for message in reversed(self._state.history.messages):
+        history = self._state.history
+        first = self._answer.seq if self._answer is not None else self._state.next_seq
+        for message, seq in zip(reversed(history.messages), reversed(history.seqs), strict=True):
+            if seq < first:
+                break
             if isinstance(message, ToolMessage):
                 derived[message.call_id] = message
             elif isinstance(message, AssistantMessage):
                 answer = message
-                break
-            elif derived:
-                break
         for call_id, (seq, content, is_error) in self._results.items():
             got = derived.get(call_id)
             if got is not None and (got.content, got.is_error) != (_readable(content), is_error):
