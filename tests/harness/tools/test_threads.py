@@ -20,8 +20,11 @@ Test = Callable[[], Awaitable[None]]
 variable: contextvars.ContextVar[str] = contextvars.ContextVar("variable", default="unset")
 
 
-@pytest.fixture(params=["asyncio", "trio"])
+@pytest.fixture(params=["asyncio", "uvloop", "trio"])
 def run(request: pytest.FixtureRequest) -> Callable[[Test], None]:
+    if request.param == "uvloop":
+        pytest.importorskip("uvloop")
+        return lambda fn: anyio.run(fn, backend_options={"use_uvloop": True})
     return lambda fn: anyio.run(fn, backend=request.param)
 
 
