@@ -329,6 +329,6 @@ def _dict_parameter(fn: Callable[..., Any]) -> tuple[str, str | None]:
 
 
 def _is_async(fn: Callable[..., Any]) -> bool:
-    while hasattr(fn, "func"):  # functools.partial
-        fn = fn.func
+    while (inner := getattr(fn, "func", None)) is not None:  # functools.partial
+        fn = inner
     return inspect.iscoroutinefunction(fn) or inspect.iscoroutinefunction(getattr(fn, "__call__", None))  # noqa: B004
