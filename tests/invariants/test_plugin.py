@@ -171,6 +171,31 @@ def test_the_oracle_is_silent_on_an_agent_disposed_in_a_turn(backend: str) -> No
     run(main, backend)
 
 
+class Notes:
+    """Tells the model something while a call runs."""
+
+    @hookimpl
+    def session_event(self, session: Any, event: ev.AnyEvent) -> None:
+        if event.type == "tool/start":
+            note = {"role": "user", "content": [{"type": "text", "text": "it began to rain"}]}
+            session.append_free("notes/note", {"message": note}, plugin="notes")
+
+
+@pytest.mark.xfail(reason="derive.py: a visible event of a plugin answers the open calls before their results come")
+@BACKENDS
+def test_case_P19_what_a_plugin_says_during_a_call_does_not_take_its_result(backend: str) -> None:
+    plugin = Plugin(Plugin.Config(deep=True))
+
+    async def main() -> None:
+        script = [[call("write", {"x": 1}), call("write", {"x": 2})], "done"]
+        async with Agent(ScriptedModel(*script), tools=[write], plugins=[Notes(), plugin]) as agent:
+            await agent.run("first")
+            events = list(agent.session.events)
+        assert_right(plugin, events)
+
+    run(main, backend)
+
+
 async def _disturbed(report: str, capsys: pytest.CaptureFixture[str]) -> tuple[Plugin, list[ev.AnyEvent], str]:
     plugin = Plugin(Plugin.Config(report=report))  # type: ignore[arg-type]
     async with Agent(ScriptedModel("a", "b"), plugins=[plugin]) as agent:

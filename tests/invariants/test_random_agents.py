@@ -114,15 +114,13 @@ class Meddles:
         return await proceed(call) if answer is None else answer
 
 
-ANSWER = Outcome.text("from the plugin", by="meddles")
+ANSWER = Outcome.text("from the plugin")
 DRAWS = st.fixed_dictionaries(
     {
         "request_error": st.lists(st.sampled_from([None, Retry(), Retry(1.0)]), max_size=4),
         "turn_continuation": st.lists(st.sampled_from([None, Continue("more", "go on"), Stop("enough")]), max_size=4),
         "tools_guard": st.lists(st.sampled_from([None, None, Deny("no")]), max_size=4),
-        "tools_execute": st.lists(
-            st.sampled_from([None, None, Outcome.text("from the plugin", by="meddles")]), max_size=3
-        ),
+        "tools_execute": st.lists(st.sampled_from([None, None, Outcome.text("from the plugin")]), max_size=3),
     }
 )
 
