@@ -98,9 +98,9 @@ class Reply:
             self._send(body), wait_s, f"{at.host} sent no headers within {wait_s:g} s", begun=False
         )
         self.request_id = response.headers.get("x-request-id")
-        if not 200 <= response.status_code < 300:
-            raise await self._refused(response)
         self._bytes = response.aiter_bytes()
+        if not 200 <= response.status_code < 300:
+            raise await self._refused(response, self._bytes)
 
     async def read(self, *, begun: bool) -> bytes | None:
         """Return the next bytes of the body, None at its end.
@@ -177,15 +177,13 @@ class Reply:
             headers["authorization"] = f"Bearer {key}"
         return headers | {name.lower(): value for name, value in self._at.endpoint.headers.items()}
 
-    async def _refused(self, response: httpx2.Response) -> ProviderError:
+    async def _refused(self, response: httpx2.Response, pieces: AsyncGenerator[bytes, None]) -> ProviderError:
         """Read what an error response says, as far as it comes in time."""
         body = b""
         with anyio.move_on_after(ERROR_BODY_S):
             try:
-                async for piece in response.aiter_bytes():
+                while len(body) < ERROR_BODY_BYTES and (piece := await _next(pieces)) is not None:
                     body += piece
-                    if len(body) >= ERROR_BODY_BYTES:
-                        break
             except Exception:  # the status says enough
                 pass
         headers = {name.lower(): value for name, value in response.headers.items()}

@@ -14,10 +14,10 @@ import pytest
 import trio.testing
 
 from checkrein.chunks import Chunk, FinishChunk, TextChunk
-from checkrein.errors import ConfigError, ProviderError
+from checkrein.errors import ProviderError
 from checkrein.messages import Request, TextBlock, UserMessage
 from checkrein.providers import Provider
-from checkrein_openai import Endpoint, OpenAIConfig, OpenAIProvider, Plugin
+from checkrein_openai import OpenAIConfig, OpenAIProvider, Plugin
 from checkrein_openai.config import resolve
 
 BACKENDS = pytest.mark.parametrize("backend", ["asyncio", "trio"])
@@ -242,6 +242,29 @@ def test_an_error_body_that_never_ends_does_not_hide_the_status():
     assert (error.code, error.status, error.retryable) == ("SERVER", 503, True)
 
 
+def test_a_long_error_body_is_cut():
+    wire = Wire(*[b"x" * 50_000] * 1_000, status=500)
+    error = fails(provider(wire))
+    assert error.code == "SERVER"
+    assert len(str(error)) < 2_000
+
+
+def test_an_error_body_that_breaks_does_not_hide_the_status():
+    error = fails(provider(Wire(b"bu", httpx2.ReadError("reset"), status=429, headers={"retry-after": "2"})))
+    assert (error.code, error.retry_after_s) == ("RATE_LIMIT", 2.0)
+
+
+def test_what_a_transport_did_not_wrap_is_a_broken_connection():
+    assert fails(provider(Wire(HELLO, ConnectionResetError("reset")))).code == "TRANSPORT"
+
+
+@BACKENDS
+def test_a_json_answer_that_is_empty_is_an_error_behind_its_thinking(backend):
+    answer = {"choices": [{"message": {"reasoning": "hm"}, "finish_reason": "stop"}]}
+    error = fails(provider(Wire(json.dumps(answer).encode())), lambda fn: run(backend, fn))
+    assert (error.code, error.kind) == ("EMPTY_RESPONSE", "stream")
+
+
 def test_what_comes_behind_done_is_not_waited_for():
     async def main() -> float:
         started = anyio.current_time()
@@ -249,6 +272,11 @@ def test_what_comes_behind_done_is_not_waited_for():
         return anyio.current_time() - started
 
     assert run_in_virtual_time(main) < 1.0
+
+
+def test_a_connection_that_breaks_behind_done_breaks_nothing():
+    wire = Wire(HELLO, END, httpx2.ReadError("reset"))
+    assert run_in_virtual_time(lambda: collect(provider(wire)))[-1] == FinishChunk("stop")
 
 
 # --- errors
@@ -304,185 +332,6 @@ def test_text_before_an_error_frame_is_yielded_first():
         return seen, None
 
     assert run("asyncio", main) == ([TextChunk(0, "hello")], "stream")
-
-
-# --- a real socket
-
-
-@BACKENDS
-@pytest.mark.parametrize("tail", [b"e\r\ndata: [DONE]\n\n\r\n0\r\n\r\n", b""])
-def test_the_connection_is_used_again_if_the_body_ended(backend, tail):
-    head = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n"
-    body = HELLO + b'data: {"choices":[{"delta":{},"finish_reason":"stop"}]}\n\n'
-    connections = 0
-
-    async def serve(client: anyio.abc.SocketStream) -> None:
-        nonlocal connections
-        connections += 1
-        async with client:
-            while True:
-                received = b""
-                while not received.endswith(b"}"):
-                    try:
-                        received += await client.receive()
-                    except (anyio.EndOfStream, anyio.BrokenResourceError):
-                        return
-                await client.send(head + b"%x\r\n%b\r\n" % (len(body), body) + tail)
-                if not tail:
-                    return  # cut: no end of the body, as a proxy that gives up does
-
-    async def main() -> list[list[Chunk]]:
-        async with (
-            await anyio.create_tcp_listener(local_host="127.0.0.1") as listener,
-            anyio.create_task_group() as group,
-        ):
-            group.start_soon(listener.serve, serve)
-            port = listener.extra(anyio.abc.SocketAttribute.local_port)
-            source = provider(base_url=f"http://127.0.0.1:{port}/v1")
-            got = [[chunk async for chunk in source.stream(REQUEST)] for _ in range(2)]
-            await source.aclose()
-            group.cancel_scope.cancel()
-            return got
-
-    assert run(backend, main) == [[TextChunk(0, "hello"), FinishChunk("stop")]] * 2
-    assert connections == (1 if tail else 2)
-
-
-@BACKENDS
-def test_a_kept_connection_that_the_server_closed_costs_nothing(backend):
-    """What llama.cpp does: `keep-alive` in the headers, and the connection is closed all the same."""
-    head = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n"
-    body = HELLO + END
-    answered = dropped = 0
-
-    async def request(client: anyio.abc.SocketStream) -> None:
-        received = b""
-        while not received.endswith(b"}"):
-            received += await client.receive()
-
-    async def serve(client: anyio.abc.SocketStream) -> None:
-        nonlocal answered, dropped
-        async with client:
-            await request(client)
-            answered += 1
-            await client.send(head + b"%x\r\n%b\r\n0\r\n\r\n" % (len(body), body))
-            try:
-                await request(client)  # the next one, on the same connection, is never answered
-                dropped += 1
-            except (anyio.EndOfStream, anyio.BrokenResourceError):
-                pass
-
-    async def main() -> list[list[Chunk]]:
-        listener = await anyio.create_tcp_listener(local_host="127.0.0.1")
-        async with listener, anyio.create_task_group() as group:
-            group.start_soon(listener.serve, serve)
-            port = listener.extra(anyio.abc.SocketAttribute.local_port)
-            source = provider(base_url=f"http://127.0.0.1:{port}/v1")
-            got = [[chunk async for chunk in source.stream(REQUEST)] for _ in range(4)]
-            await source.aclose()
-            group.cancel_scope.cancel()
-            return got
-
-    assert run(backend, main) == [[TextChunk(0, "hello"), FinishChunk("stop")]] * 4
-    assert (answered, dropped) == (4, 3)
-
-
-@BACKENDS
-def test_a_new_connection_that_breaks_is_not_tried_again(backend):
-    connections = 0
-
-    async def serve(client: anyio.abc.SocketStream) -> None:
-        nonlocal connections
-        connections += 1
-        async with client:
-            await client.receive()
-
-    async def main() -> ProviderError:
-        listener = await anyio.create_tcp_listener(local_host="127.0.0.1")
-        async with listener, anyio.create_task_group() as group:
-            group.start_soon(listener.serve, serve)
-            port = listener.extra(anyio.abc.SocketAttribute.local_port)
-            with pytest.raises(ProviderError) as caught:
-                await collect(provider(base_url=f"http://127.0.0.1:{port}/v1"))
-            group.cancel_scope.cancel()
-            return caught.value
-
-    assert run(backend, main).code == "TRANSPORT"
-    assert connections == 1
-
-
-# --- config
-
-
-def test_missing_says_what_to_set(monkeypatch):
-    for name in ("OPENAI_API_KEY", "OPENAI_BASE_URL", "OPENAI_MODEL"):
-        monkeypatch.delenv(name, raising=False)
-    assert resolve("openai", OpenAIConfig()).missing() == "set OPENAI_API_KEY to the key of api.openai.com"
-    assert resolve("openai", OpenAIConfig(base_url="http://localhost:8080/v1")).missing() is None
-    assert resolve("openai", OpenAIConfig(base_url="http://[::1]:8080/v1")).missing() is None
-    assert resolve("openai", OpenAIConfig(base_url="http://192.168.1.5/v1")).missing() is not None
-    monkeypatch.setenv("OPENAI_BASE_URL", "http://127.0.0.1:1234/v1")
-    assert resolve("openai", OpenAIConfig()).missing() is None
-    monkeypatch.setenv("OPENAI_API_KEY", "ключ")
-    assert "visible ASCII" in (resolve("openai", OpenAIConfig()).missing() or "")
-
-
-def test_the_model_of_auto(monkeypatch):
-    monkeypatch.delenv("OPENAI_MODEL", raising=False)
-    assert provider(default_model="mine").default_model() == "mine"
-    assert provider(default_model="").default_model() is None
-    monkeypatch.setenv("OPENAI_MODEL", "theirs")
-    assert provider(default_model="mine").default_model() == "theirs"
-    assert provider().window_tokens("gpt-4o") == 128_000
-    assert provider(window_tokens=4_096).window_tokens("gpt-4o") == 4_096
-
-
-def test_further_endpoints_are_providers_with_keys_of_their_own(monkeypatch):
-    monkeypatch.setenv("OPENAI_API_KEY", "official")
-    monkeypatch.delenv("DEEPSEEK_API_KEY", raising=False)
-    deepseek = Endpoint(base_url="https://api.deepseek.com", lenient_finish=True, quirks={"dsml": False})
-    plugin = Plugin(OpenAIConfig(endpoints={"deepseek": deepseek}))
-    first, second = plugin.register_providers(None)
-    assert (first.name, second.name) == ("openai", "deepseek")
-    assert second.missing() == "set DEEPSEEK_API_KEY to the key of api.deepseek.com"
-    assert second.default_model() is None
-    quirks = second.quirks("deepseek-chat")
-    assert (quirks.reasoning, quirks.lenient_finish, quirks.dsml) == ("always", True, False)
-
-
-@pytest.mark.parametrize(
-    ("name", "config"),
-    [
-        ("openai", OpenAIConfig(base_url="localhost:8080")),
-        ("openai", OpenAIConfig(base_url="https://user:pass@host/v1")),
-        ("openai", OpenAIConfig(base_url="https://host:port/v1")),
-        ("openai", OpenAIConfig(base_url="https://host/v1?key=sk-secret")),
-        ("openai", OpenAIConfig(base_url="http://exa mple/v1")),
-        ("openai", OpenAIConfig(idle_timeout_s=0)),
-        ("openai", OpenAIConfig(headers={"x-key": "sk-secret\n"})),
-        ("other", Endpoint()),
-    ],
-)
-def test_a_config_that_cannot_work_is_refused_with_its_place(name, config):
-    with pytest.raises(ConfigError, match=r"at plugins\.openai\.") as caught:
-        resolve(name, config)
-    assert "secret" not in str(caught.value)
-
-
-def test_an_endpoint_cannot_take_the_plugins_own_name():
-    with pytest.raises(ConfigError):
-        Plugin(OpenAIConfig(endpoints={"openai": Endpoint(base_url="https://x.test")}))
-
-
-def test_the_config_is_plain_data_with_a_schema():
-    import msgspec
-
-    table = {"quirks": {"call_ids": "alnum9"}, "endpoints": {"x": {"base_url": "https://x.test/v1"}}}
-    config = msgspec.convert(table, OpenAIConfig)
-    assert config.endpoints["x"].base_url == "https://x.test/v1"
-    assert msgspec.json.schema(OpenAIConfig)
-    with pytest.raises(msgspec.ValidationError):
-        msgspec.convert({"quirks": {"call_ids": "eight"}}, OpenAIConfig)
 
 
 def test_importing_the_plugin_imports_no_http_client():

@@ -380,3 +380,18 @@ def test_context_windows():
     assert window_tokens("gpt-4o-mini") == 128_000
     assert window_tokens("openai/gpt-4.1-nano") == 1_047_576
     assert window_tokens("llama-9") is None
+
+
+def test_an_answer_may_only_be_merged_where_nothing_is_lost():
+    orphan = ToolMessage("c9.9.9", "f", [TextBlock("late")])
+    twice = answer(call("c1.1.1")), answer(call("c1.1.2"))
+    got = wire(user("x"), *twice, result("c1.1.2"), orphan, answer(MediaBlock("image/png", data="QQ==", name="a.png")))
+    assert [message["role"] for message in got] == ["user", "assistant", "assistant", "tool", "tool", "assistant"]
+    assert (got[4]["tool_call_id"], got[5]["content"]) == ("c9_9_9", "(a.png)")
+    assert "tool_calls" in wire(user("x"), answer(call("c1"), call("c1")), result("c1"))[1]
+
+
+def test_what_cannot_be_shown_becomes_words():
+    blocks = [OpaqueBlock("openai", {}), MediaBlock("text/csv", url="https://x.test/a.csv")]
+    content = wire(UserMessage(blocks))[0]["content"]
+    assert content == "(content that cannot be shown here)\n(text/csv: https://x.test/a.csv)"

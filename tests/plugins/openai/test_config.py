@@ -1,0 +1,86 @@
+"""The config and the environment: URLs, keys, models, further endpoints."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from checkrein.errors import ConfigError
+from checkrein_openai import Endpoint, OpenAIConfig, OpenAIProvider, Plugin
+from checkrein_openai.config import resolve
+
+
+def provider(**config: Any) -> OpenAIProvider:
+    return OpenAIProvider(resolve("openai", OpenAIConfig(base_url="http://127.0.0.1:9/v1", **config)))
+
+
+def test_missing_says_what_to_set(monkeypatch):
+    for name in ("OPENAI_API_KEY", "OPENAI_BASE_URL", "OPENAI_MODEL"):
+        monkeypatch.delenv(name, raising=False)
+    assert resolve("openai", OpenAIConfig()).missing() == "set OPENAI_API_KEY to the key of api.openai.com"
+    assert resolve("openai", OpenAIConfig(base_url="http://localhost:8080/v1")).missing() is None
+    assert resolve("openai", OpenAIConfig(base_url="http://[::1]:8080/v1")).missing() is None
+    assert resolve("openai", OpenAIConfig(base_url="http://192.168.1.5/v1")).missing() is not None
+    monkeypatch.setenv("OPENAI_BASE_URL", "http://127.0.0.1:1234/v1")
+    assert resolve("openai", OpenAIConfig()).missing() is None
+    monkeypatch.setenv("OPENAI_API_KEY", "ключ")
+    assert "visible ASCII" in (resolve("openai", OpenAIConfig()).missing() or "")
+
+
+def test_the_model_of_auto(monkeypatch):
+    monkeypatch.delenv("OPENAI_MODEL", raising=False)
+    assert provider(default_model="mine").default_model() == "mine"
+    assert provider(default_model="").default_model() is None
+    monkeypatch.setenv("OPENAI_MODEL", "theirs")
+    assert provider(default_model="mine").default_model() == "theirs"
+    assert provider().window_tokens("gpt-4o") == 128_000
+    assert provider(window_tokens=4_096).window_tokens("gpt-4o") == 4_096
+
+
+def test_further_endpoints_are_providers_with_keys_of_their_own(monkeypatch):
+    monkeypatch.setenv("OPENAI_API_KEY", "official")
+    monkeypatch.delenv("DEEPSEEK_API_KEY", raising=False)
+    deepseek = Endpoint(base_url="https://api.deepseek.com", lenient_finish=True, quirks={"dsml": False})
+    plugin = Plugin(OpenAIConfig(endpoints={"deepseek": deepseek}))
+    first, second = plugin.register_providers(None)
+    assert (first.name, second.name) == ("openai", "deepseek")
+    assert second.missing() == "set DEEPSEEK_API_KEY to the key of api.deepseek.com"
+    assert second.default_model() is None
+    quirks = second.quirks("deepseek-chat")
+    assert (quirks.reasoning, quirks.lenient_finish, quirks.dsml) == ("always", True, False)
+
+
+@pytest.mark.parametrize(
+    ("name", "config"),
+    [
+        ("openai", OpenAIConfig(base_url="localhost:8080")),
+        ("openai", OpenAIConfig(base_url="https://user:pass@host/v1")),
+        ("openai", OpenAIConfig(base_url="https://host:port/v1")),
+        ("openai", OpenAIConfig(base_url="https://host/v1?key=sk-secret")),
+        ("openai", OpenAIConfig(base_url="http://exa mple/v1")),
+        ("openai", OpenAIConfig(idle_timeout_s=0)),
+        ("openai", OpenAIConfig(headers={"x-key": "sk-secret\n"})),
+        ("other", Endpoint()),
+    ],
+)
+def test_a_config_that_cannot_work_is_refused_with_its_place(name, config):
+    with pytest.raises(ConfigError, match=r"at plugins\.openai\.") as caught:
+        resolve(name, config)
+    assert "secret" not in str(caught.value)
+
+
+def test_an_endpoint_cannot_take_the_plugins_own_name():
+    with pytest.raises(ConfigError):
+        Plugin(OpenAIConfig(endpoints={"openai": Endpoint(base_url="https://x.test")}))
+
+
+def test_the_config_is_plain_data_with_a_schema():
+    import msgspec
+
+    table = {"quirks": {"call_ids": "alnum9"}, "endpoints": {"x": {"base_url": "https://x.test/v1"}}}
+    config = msgspec.convert(table, OpenAIConfig)
+    assert config.endpoints["x"].base_url == "https://x.test/v1"
+    assert msgspec.json.schema(OpenAIConfig)
+    with pytest.raises(msgspec.ValidationError):
+        msgspec.convert({"quirks": {"call_ids": "eight"}}, OpenAIConfig)
