@@ -72,7 +72,7 @@ class Connection:
 
 
 class Reply:
-    """One request and its reply. `open` it, iterate over `chunks`, and `aclose` it whatever happens.
+    """One request and its reply. `open` it, `read` it to its end, and `aclose` it whatever happens.
 
     Args:
         connection: where to.
@@ -162,9 +162,7 @@ class Reply:
                 return await waiting
         except TimeoutError:
             raise timed_out(silence, request_id=self.request_id) from None
-        except (httpx2.HTTPError, httpx2.InvalidURL, httpx2.StreamError) as exc:
-            raise from_transport(exc, host=self._at.host, begun=begun, request_id=self.request_id) from exc
-        except OSError as exc:  # what a transport did not wrap
+        except (httpx2.HTTPError, httpx2.InvalidURL, httpx2.StreamError, OSError) as exc:
             raise from_transport(exc, host=self._at.host, begun=begun, request_id=self.request_id) from exc
 
     def _headers(self) -> dict[str, str]:

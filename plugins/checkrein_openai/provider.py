@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import AsyncIterator, Callable
 from typing import TYPE_CHECKING
 
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
 
 __all__ = ["OpenAIProvider"]
 
+# Behind a whole answer only its counts and the end of the body can come; with the end, the connection is used again.
+TAIL_S = 5.0
 DRAIN_S = 0.25
 
 
@@ -75,8 +78,8 @@ class OpenAIProvider:
             wire = build(request, quirks, self._at.endpoint.body)
             await reply.open(wire.body)
             decoder = Decoder(quirks, wire.names, reply.request_id)
-            progress = anyio.current_time()
-            while (data := await self._read(reply, decoder)) is not None:
+            progress, ends_by = anyio.current_time(), math.inf
+            while (data := await self._read(reply, decoder, ends_by)) is not None:
                 chunks = decoder.feed(data)
                 if not chunks:
                     self._check_progress(anyio.current_time() - progress, decoder)
@@ -86,6 +89,8 @@ class OpenAIProvider:
                     progress = anyio.current_time()  # behind the yields: a slow consumer is not the server's fault
                 if decoder.error is not None:
                     raise decoder.error
+                if decoder.done or decoder.finished:
+                    ends_by = min(ends_by, anyio.current_time() + (DRAIN_S if decoder.done else TAIL_S))
             for chunk in decoder.end():
                 yield chunk
             if decoder.error is not None:
@@ -100,22 +105,16 @@ class OpenAIProvider:
         """Close this event loop's connections."""
         await self._connection.aclose()
 
-    async def _read(self, reply: Reply, decoder: Decoder) -> bytes | None:
-        """The next bytes; None when the answer is whole, even if the connection then breaks."""
-        if decoder.done:
-            # What is behind `[DONE]` is only the end of the body: with it, the connection is used again.
-            with anyio.move_on_after(DRAIN_S):
-                try:
-                    return await reply.read(begun=True)
-                except ProviderError:
-                    pass
-            return None
-        try:
+    async def _read(self, reply: Reply, decoder: Decoder, ends_by: float) -> bytes | None:
+        """The next bytes; None at the end, or when the answer is whole and what follows it does not come."""
+        if ends_by == math.inf:
             return await reply.read(begun=decoder.begun)
-        except ProviderError:
-            if decoder.finished:
-                return None
-            raise
+        with anyio.CancelScope(deadline=ends_by):
+            try:
+                return await reply.read(begun=True)
+            except ProviderError:
+                pass  # the connection broke behind a whole answer
+        return None
 
     def _check_progress(self, stalled_s: float, decoder: Decoder) -> None:
         limit_s = self._at.endpoint.progress_timeout_s

@@ -274,6 +274,21 @@ def test_what_comes_behind_done_is_not_waited_for():
     assert run_in_virtual_time(main) < 1.0
 
 
+@pytest.mark.parametrize("tail", [[1_000.0], [1.0, b": ping\n\n"] * 1_000], ids=["silence", "pings"])
+def test_what_comes_behind_the_finish_reason_is_waited_for_a_moment(tail):
+    finish = END.replace(b"data: [DONE]\n\n", b"")
+    usage = b'data: {"choices":[],"usage":{"prompt_tokens":3,"completion_tokens":4}}\n\n'
+
+    async def main() -> tuple[list[Chunk], float]:
+        started = anyio.current_time()
+        chunks = await collect(provider(Wire(HELLO, finish, 2.0, usage, *tail)))
+        return chunks, anyio.current_time() - started
+
+    chunks, took_s = run_in_virtual_time(main)
+    assert [type(chunk).__name__ for chunk in chunks] == ["TextChunk", "UsageChunk", "FinishChunk"]
+    assert took_s < 8.0
+
+
 def test_a_connection_that_breaks_behind_done_breaks_nothing():
     wire = Wire(HELLO, END, httpx2.ReadError("reset"))
     assert run_in_virtual_time(lambda: collect(provider(wire)))[-1] == FinishChunk("stop")
