@@ -24,11 +24,11 @@ class AnthropicMessages:
     def fits(self, document: Document) -> float:
         """Every row has a role of theirs; sure as soon as a block is of a kind that only they have."""
         rows = document.objects
-        if not rows or len(rows) < len(document.rows) or not all(row.get("role") in _ROLES for row in rows):
+        if not rows or len(rows) < len(document.rows) or not all(as_text(row.get("role")) in _ROLES for row in rows):
             return 0.0
         if any("tool_calls" in row for row in rows):
             return 0.0
-        kinds = {block.get("type") for row in rows for block in blocks(row.get("content"))}
+        kinds = {as_text(block.get("type")) for row in rows for block in blocks(row.get("content"))}
         return 0.95 if kinds & _OURS else 0.3
 
     def read(self, document: Document) -> tuple[list[Item], list[Problem]]:

@@ -38,6 +38,7 @@ class _Group:
 
     def __init__(self, item: Item) -> None:
         self.item = item
+        self.last = item  # what its results are put behind
         self.results: list[Item | None] = [None] * len(item.calls)
         self.arrived: list[Item] = []
         self.late: list[Item] = []  # results that came behind another message
@@ -68,19 +69,13 @@ def balance(items: Sequence[Item]) -> Balanced:
     _name_calls(items, out)
     groups = _match(items, out)
     moved = {id(result) for group in groups for result in _settle(group, out)}
-    by_item = {id(group.item): group for group in groups}
-    owed: list[Item] = []
+    behind = {id(group.last): group for group in groups}
     for item in items:
-        if item.kind in BARRIERS:
-            out.items += owed
-            owed = []
-        if item.kind == "result" and (item.call is None or id(item) in moved):
-            continue
-        out.items.append(item)
-        group = by_item.get(id(item))
+        if item.kind != "result" or (item.call is not None and id(item) not in moved):
+            out.items.append(item)
+        group = behind.get(id(item))
         if group is not None:
-            owed = [result for result in group.results if result is not None and id(result) in moved]
-    out.items += owed
+            out.items += [result for result in group.results if result is not None and id(result) in moved]
     out.problems.sort(key=lambda problem: problem.line)
     out.changes.sort(key=lambda change: change.line)
     return out
@@ -130,6 +125,8 @@ def _match(items: Sequence[Item], out: Balanced) -> list[_Group]:
         if item.calls:
             behind = _Group(item)
             groups.append(behind)
+        if item.kind == "mark" and behind is not None:
+            behind.last = item
         if item.kind != "result":
             continue
         group = _owner(groups, item.call_id)
@@ -143,6 +140,8 @@ def _match(items: Sequence[Item], out: Balanced) -> list[_Group]:
         answered.add(item.call_id)
         if group is not behind:
             group.late.append(item)
+        else:
+            group.last = item
     return groups
 
 

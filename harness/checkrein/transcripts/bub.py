@@ -23,7 +23,7 @@ class BubTape:
     def fits(self, document: Document) -> float:
         """Rows of a kind and a payload."""
         rows = document.objects
-        ours = [row for row in rows if row.get("kind") in _KINDS and isinstance(row.get("payload"), dict)]
+        ours = [row for row in rows if as_text(row.get("kind")) in _KINDS and isinstance(row.get("payload"), dict)]
         return 0.9 if document.is_lines and ours and len(ours) >= len(rows) * 0.8 else 0.0
 
     def read(self, document: Document) -> tuple[list[Item], list[Problem]]:
@@ -118,7 +118,7 @@ def _results(items: list[Item], before: list[Any]) -> Any:
         for item in items
     ]
     last = before[-1].value if isinstance(before[-1], Row) else before[-1]
-    model = row.value if row is not None else {"meta": last.get("meta", {}), "date": last.get("date")}
+    model = row.value if row is not None else {"meta": member(last, "meta") or {}, "date": member(last, "date")}
     return {"id": None, "kind": "tool_result", "payload": {"results": results}, **_rest(model)}
 
 
@@ -128,6 +128,8 @@ def _rest(row: dict[str, Any]) -> dict[str, Any]:
 
 def _renumber(rows: list[Any]) -> list[Change]:
     values = [row.value if isinstance(row, Row) else row for row in rows]
+    if not all(isinstance(value, dict) for value in values):
+        return []
     stored = [value.get("id") for value in values]
     first = next((number for number in stored if isinstance(number, int)), 1)
     if stored == list(range(first, first + len(stored))):

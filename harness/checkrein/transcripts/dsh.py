@@ -19,6 +19,7 @@ _KINDS = {
     "steering/message": "user",
     "context/message": "user",
     "assistant/message": "assistant",
+    "tool/call": "mark",
     "tool/result": "result",
     "step/end": "close",
     "turn/end": "close",
@@ -68,7 +69,7 @@ class PhLog(DshLog):
     name = "ph"
 
     def _bonus(self, rows: list[dict[str, Any]]) -> float:
-        return 0.05 if any(row.get("type") in _PH_ROWS for row in rows) else -0.05
+        return 0.05 if any(as_text(row.get("type")) in _PH_ROWS for row in rows) else -0.05
 
 
 def _item(row: Row) -> Item:

@@ -44,7 +44,8 @@ class Item:
     """A message, or a part of one that stands for itself.
 
     Attributes:
-        kind: user, assistant, system, result, close (a step or turn ends here) or other (bookkeeping).
+        kind: user, assistant, system, result, close (a step or turn ends here), mark (bookkeeping of the calls
+            before it, which stays before their results) or other.
         row: where it comes from; None for an item that the repair made.
         part: which part of the row, -1 for all of it.
         text: what can be read in it.

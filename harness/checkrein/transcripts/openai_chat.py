@@ -22,7 +22,7 @@ class OpenAIChat:
     def fits(self, document: Document) -> float:
         """Every row has a role of theirs; sure as soon as a tool message or a call stands in it."""
         rows = document.objects
-        if not rows or len(rows) < len(document.rows) or not all(row.get("role") in _ROLES for row in rows):
+        if not rows or len(rows) < len(document.rows) or not all(as_text(row.get("role")) in _ROLES for row in rows):
             return 0.0
         return 0.9 if any(row["role"] == "tool" or "tool_calls" in row for row in rows) else 0.5
 
