@@ -1,7 +1,7 @@
 """An example plugin: a tool that greets, and a guard that keeps it from greeting some.
 
-    [plugins.hello]
-    never = ["Mallory"]
+[plugins.hello]
+never = ["Mallory"]
 """
 
 from __future__ import annotations
