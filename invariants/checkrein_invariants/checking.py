@@ -16,8 +16,9 @@ from .deep import EVERY, Deep
 from .oracle import Oracle
 from .rules import Violation
 
-__all__ = ["Checked", "Found", "check_bytes", "check_lines", "to_json", "unreadable_json"]
+__all__ = ["Checked", "Found", "check_bytes", "check_lines", "check_transcript", "to_json", "unreadable_json"]
 
+SESSION_LOG = "session log"
 _SHOWN = 4
 _LINE_CHARS = 400
 
@@ -27,9 +28,9 @@ class Found:
     """A violation with its place in the file.
 
     Attributes:
-        rule: the rule's id.
+        rule: the rule's id; in a transcript what kind of problem it is.
         severity: `error` or `warning`.
-        seq: the event at which it showed.
+        seq: the event at which it showed, -1 in a transcript.
         line: its line in the file, from 1; 0 if it has none of its own.
         message: expected and got.
         shown: line numbers and texts of the events concerned.
@@ -49,7 +50,7 @@ class Checked:
 
     Attributes:
         name: the file.
-        kind: `session log`, or the foreign format's name.
+        kind: `session log`, or the name of another agent's format.
         events: how many events or messages it holds.
         found: what is wrong.
         notes: what the next open will put right: an interrupted turn, a torn tail, bytes that are no event.
@@ -68,7 +69,8 @@ class Checked:
     @property
     def summary(self) -> str:
         """One line for a person."""
-        return f"{self.kind}, {self.events} events, {len(self.found)} findings:"
+        unit = "events" if self.kind == SESSION_LOG else "messages"
+        return f"{self.kind}, {self.events} {unit}, {len(self.found)} findings:"
 
 
 def check_bytes(name: str, data: bytes, *, deep: bool = False) -> Checked | None:
@@ -120,7 +122,33 @@ def check_lines(
     found = [_found(violation, stored, numbers) for violation in violations]
     if oracle.report.dropped:
         found.append(Found("", "error", -1, 0, f"{oracle.report.dropped} more findings are not shown"))
-    return Checked(name, "session log", len(recovered.events), found, _notes(recovered, oracle.open_turn))
+    return Checked(name, SESSION_LOG, len(recovered.events), found, _notes(recovered, oracle.open_turn))
+
+
+def check_transcript(name: str, data: bytes) -> Checked | None:
+    """Check the content of another agent's transcript.
+
+    Args:
+        name: what to call it.
+        data: the whole file.
+
+    Returns:
+        What was found; None if no reader knows it.
+    """
+    from checkrein.transcripts import TranscriptError
+    from checkrein.transcripts import check_bytes as read
+
+    try:
+        report = read(name, data)
+    except TranscriptError:
+        return None
+    lines = data.splitlines()
+    found = []
+    for problem in report.problems:
+        text = lines[problem.line - 1] if 0 < problem.line <= len(lines) else b""
+        shown = [(problem.line, text[:_LINE_CHARS].decode("utf-8", "replace"))] if text else []
+        found.append(Found(problem.kind, "error", -1, problem.line, problem.message, shown))
+    return Checked(name, report.format, report.messages, found, [])
 
 
 def _found(violation: Violation, stored: dict[int, bytes], numbers: dict[bytes, int]) -> Found:

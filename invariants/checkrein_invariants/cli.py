@@ -33,7 +33,7 @@ def check(ctx: click.Context, files: tuple[str, ...], deep: bool, strict: bool, 
     FILE is a log, a session's folder, or - for standard input. Transcripts of other
     agents are recognised and checked too.
     """
-    from .checking import check_bytes, to_json
+    from .checking import check_bytes, check_transcript, to_json
 
     worst = OK
     for name in files:
@@ -43,7 +43,7 @@ def check(ctx: click.Context, files: tuple[str, ...], deep: bool, strict: bool, 
             worst = UNREADABLE
             _say(name, exc.strerror or str(exc), as_json)
             continue
-        checked = check_bytes(name, data, deep=deep)
+        checked = check_bytes(name, data, deep=deep) or check_transcript(name, data)
         if checked is None:
             worst = UNREADABLE
             _say(name, "expected a session log or a transcript, found no readable event", as_json)
@@ -81,10 +81,10 @@ def _show(checked: Checked, strict: bool) -> None:
     for note in checked.notes:
         click.echo(f"{checked.name}: {visible(note)}")
     for found in checked.found:
-        where = f"line {found.line}" if found.line else f"seq {found.seq}"
+        where = f"seq {found.seq}"
         click.echo(f"{checked.name}:{found.line or ''}: {found.rule} {found.severity}: {visible(found.message)}")
         if (rule := RULES.get(found.rule)) is not None:
             click.echo(f"    rule: {rule.text}")
         for line, text in found.shown:
-            click.echo(f"    {'line ' + str(line) if line else where}: {visible(text[:_EXCERPT_CHARS])}")
+            click.echo(f"    {f'line {line}' if line else where}: {visible(text[:_EXCERPT_CHARS])}")
     click.echo(f"{checked.name}: {checked.summary} {'balanced' if checked.ok(strict) else 'NOT balanced'}")

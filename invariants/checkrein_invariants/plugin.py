@@ -10,12 +10,13 @@ It observes only: whatever it finds, the loop goes on. Each violation is shown o
 from __future__ import annotations
 
 import sys
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from checkrein.chunks import Chunk
-from checkrein.events import AnyEvent
+from checkrein.events import AnyEvent, PluginFaulted
 from checkrein.eventtypes import EventType
 from checkrein.hookspecs import hookimpl
 from checkrein.store import StoredLog
@@ -33,6 +34,7 @@ __all__ = ["Plugin", "VIOLATION"]
 
 VIOLATION = "invariants/violation"
 _MAX_KEPT = 1_000
+_Fault: TypeAlias = tuple[str, str, str, str, int | None, int | None]
 
 
 class Plugin:
@@ -63,6 +65,8 @@ class Plugin:
         self._watches: dict[int, Watch] = {}
         self._shown: dict[int, set[Violation]] = {}
         self._types: dict[str, EventType] = {}
+        self._told: Counter[_Fault] = Counter()  # faults observers were told of
+        self._logged: Counter[_Fault] = Counter()  # faults in the logs
 
     @hookimpl
     def register_events(self, harness: Harness) -> Iterable[EventType]:
@@ -87,6 +91,8 @@ class Plugin:
         watch = self._watch(session)
         before = watch.count
         watch(event)
+        if type(event) is PluginFaulted:
+            self._count(self._logged, event)
         if watch.count != before and event.type != VIOLATION:
             self._show(watch)
 
@@ -104,12 +110,34 @@ class Plugin:
         if watch.count != before:
             self._show(watch)
 
+    @hookimpl
+    def plugin_fault(self, fault: PluginFaulted) -> None:
+        """Count what is told of, to find what is recorded more than once (O25)."""
+        self._count(self._told, fault)
+
+    def _count(self, counter: Counter[_Fault], fault: PluginFaulted) -> None:
+        # One's own faults, and those of this very hook, are not told (H2); one without author is found by itself.
+        if fault.plugin is None or fault.plugin == self.name or fault.hook == "plugin_fault":
+            return
+        key = (fault.plugin, fault.hook, fault.error.name, fault.error.message, fault.turn, fault.step)
+        if key in counter or len(counter) < _MAX_KEPT:
+            counter[key] += 1
+
+    def _recorded_twice(self, watch: Watch) -> None:
+        for key, count in self._logged.items():
+            if count > (told := self._told[key]) and len(self._told) < _MAX_KEPT:
+                watch.add(
+                    "O25", f"a fault of {key[0]!r} in {key[1]} happened {told} times and is recorded {count} times"
+                )
+                self._told[key] = count
+
     @hookimpl(trylast=True)
     def agent_disposed(self, agent: AgentLike) -> None:
         """Check that everything is closed, and let go of the session."""
         watch = self._watch(agent.session)
         watch.disposed()
         watch.finish(whole=self.config.deep)
+        self._recorded_twice(watch)
         self._show(watch)
         self._watches.pop(id(watch.session), None)
         self._shown.pop(id(watch.session), None)

@@ -198,6 +198,10 @@ class Watch:
         self.catch_up()
         self._life.gone = True
 
+    def add(self, rule: str, message: str) -> None:
+        """Record what somebody else found out about the agent."""
+        self._oracle.report.add(rule, message)
+
     @property
     def gone(self) -> bool:
         """Whether the agent is gone."""

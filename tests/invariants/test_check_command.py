@@ -153,6 +153,33 @@ def test_what_a_log_says_cannot_drive_the_terminal(tmp_path: Path) -> None:
     assert "\\x1b[2J" in result.output
 
 
+CHAT = [
+    {"role": "user", "content": "hi"},
+    {
+        "role": "assistant",
+        "content": None,
+        "tool_calls": [{"id": "a", "type": "function", "function": {"name": "read", "arguments": "{}"}}],
+    },
+    {"role": "tool", "tool_call_id": "a", "content": "text"},
+    {"role": "assistant", "content": "done"},
+]
+
+
+def test_transcripts_of_other_agents_are_checked_by_line(tmp_path: Path) -> None:
+    rows = [json.dumps(row) for row in CHAT]
+    good = write(tmp_path, "\n".join(rows).encode(), "good.jsonl")
+    result = run(good)
+    assert result.exit_code == 0, result.output
+    assert "openai-chat, 4 messages, 0 findings: balanced" in result.output
+    broken = write(tmp_path, "\n".join([*rows[:2], rows[3]]).encode(), "broken.jsonl")
+    result = run(broken)
+    assert result.exit_code == 8
+    assert "broken.jsonl:2: orphan call error:" in result.output
+    assert '    line 2: {"role": "assistant"' in result.output
+    said = json.loads(run("--json", broken).output)
+    assert (said["kind"], said["findings"][0]["line"]) == ("openai-chat", 2)
+
+
 def test_findings_are_bounded(tmp_path: Path) -> None:
     log = LogBuilder()
     for _ in range(1_200):

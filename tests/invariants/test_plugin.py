@@ -229,6 +229,30 @@ def test_a_violation_can_be_an_event_of_the_log(backend: str, capsys: pytest.Cap
     assert len(plugin.violations) == 1
 
 
+@pytest.mark.checkrein_oracle_off(reason="records a fault that never happened")
+def test_O25_a_fault_recorded_more_often_than_it_happened() -> None:
+    plugin = Plugin()
+
+    class Bad:
+        @hookimpl
+        def session_event(self, event: ev.AnyEvent) -> None:
+            if event.type == "step/end":
+                raise ValueError("boom")
+
+    async def main() -> None:
+        async with Agent(ScriptedModel("a"), plugins=[Bad, plugin]) as agent:
+            await agent.run("first")
+            (fault,) = (event for event in agent.session.events if isinstance(event, ev.PluginFaulted))
+            members = {"hook": fault.hook, "error": fault.error, "action": fault.action}
+            agent.session.append(ev.PluginFaulted, plugin="Bad", turn=fault.turn, step=fault.step, **members)
+
+    run(main, "asyncio")
+    (found,) = plugin.violations.values()
+    assert [str(violation) for violation in found] == [
+        "O25 at seq 12: a fault of 'Bad' in session_event happened 1 times and is logged 2 times"
+    ]
+
+
 def test_what_the_session_refuses_is_no_violation_of_the_log() -> None:
     """L3: an illegal event never exists, so the oracle has nothing to say."""
 
