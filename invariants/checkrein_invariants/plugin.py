@@ -126,9 +126,7 @@ class Plugin:
     def _recorded_twice(self, watch: Watch) -> None:
         for key, count in self._logged.items():
             if count > (told := self._told[key]) and len(self._told) < _MAX_KEPT:
-                watch.add(
-                    "O25", f"a fault of {key[0]!r} in {key[1]} happened {told} times and is recorded {count} times"
-                )
+                watch.add("O25", f"a fault of {key[0]!r} in {key[1]} happened {told} times and is logged {count} times")
                 self._told[key] = count
 
     @hookimpl(trylast=True)
