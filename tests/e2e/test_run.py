@@ -61,10 +61,17 @@ def test_L9_prompt_from_stdin_and_surrogates_in_argv(cli):
 )
 def test_T4_exit_code_by_turn_reason(cli, turn, more, code, words):
     cli.script(turn, more=more)
-    done = ask(cli, "go")
+    done = ask(cli, "--no-plugin", "retry", "go")
     assert (done.code, done.out) == (code, ""), done.err
     assert words in done.err
     assert "oracle: balanced" in done.err
+
+
+def test_M9_a_retry_is_told_and_nothing_of_the_failed_attempt_is_in_the_answer(cli):
+    cli.script('{ text = "half an", torn = true }', '"whole"')
+    done = ask(cli, "go")
+    assert (done.code, done.out) == (0, "whole\n"), done.err
+    assert "cut off, no answer: half an" in done.err and "attempt 2" in done.err
 
 
 def test_max_steps_is_a_limit_of_this_turn(cli):
