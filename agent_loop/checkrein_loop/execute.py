@@ -27,6 +27,7 @@ from checkrein.tools import Tool, ToolContext
 
 if TYPE_CHECKING:
     from .agent import LoopAgent
+    from .nested import Children
 
 __all__ = ["execute", "failed"]
 
@@ -55,13 +56,15 @@ class _Run:
     agent: LoopAgent
     call: Call
     attempts: int = 0
+    children: Children | None = None
 
     async def guarded(self, call: Call, changed: tuple[str, ...]) -> Outcome:
         """The innermost `proceed`: check a rewritten call, ask the guards, run the tool."""
         tool = self.call.tool
         assert tool is not None
         if changed:
-            call = Call(call.call_id, call.name, tool.validate(call.arguments), call.turn, call.step, tool)
+            arguments = tool.validate(call.arguments)
+            call = Call(call.call_id, call.name, arguments, call.turn, call.step, tool, parent=self.call.parent)
         decision: str | None = None
         chain = self.agent.hooks.tools_guard
         if chain is not None:
@@ -150,7 +153,7 @@ class _Run:
             call_id=call.call_id,
             attempt=self.attempts,
             effect=tool.effect,
-            arguments=call.arguments if changed else None,
+            arguments=call.arguments if changed or call.parent is not None else None,
             changed_by=list(changed) or None,
         )
         if tool.effect != "read_only":
@@ -160,7 +163,7 @@ class _Run:
                 return error_outcome("NOT_STARTED", f"the tool was not started: {describe(exc)}")
         deadline = None if tool.timeout_s is None else monotonic() + tool.timeout_s
         context = ToolContext(
-            agent, agent.session, call.call_id, self.attempts, agent.workspace, deadline, self.progress
+            agent, agent.session, call.call_id, self.attempts, agent.workspace, deadline, self.progress, self.nested
         )
         try:
             if tool.timeout_s is None:
@@ -175,6 +178,9 @@ class _Run:
             return self.raised(exc, tool)
         finally:
             context.give_up()
+            if self.children is not None:
+                self.children.close()
+                self.children = None
 
     async def invoke(self, tool: Tool, context: ToolContext, arguments: dict[str, Any]) -> Any:
         """Call the tool: async in place, sync in a daemon thread (X3)."""
@@ -193,6 +199,15 @@ class _Run:
         if isinstance(exc, InvalidArguments):
             return error_outcome(exc.code, describe(exc), name=type(exc).__name__)
         return failure(exc, tool.effect)
+
+    async def nested(self, name: str, arguments: dict[str, Any]) -> Outcome:
+        """The tool calls another one (X7)."""
+        from .nested import Children
+
+        self.agent.check_thread()
+        if self.children is None:
+            self.children = Children(self.agent, self.call)
+        return await self.children.call(name, arguments)
 
     def progress(self, text: str) -> None:
         """Show a line to whoever watches; may come from the tool's thread."""

@@ -11,7 +11,7 @@ import msgspec
 from msgspec import UNSET
 from msgspec.structs import asdict
 
-from .errors import ConfigError, InvalidArguments, NotPlainJSON
+from .errors import ConfigError, InvalidArguments, NotPlainJSON, ToolError
 from .messages import ToolSchema
 from .schema import MAX_DEPTH, Signature, depth_exceeds, describe_function, summary
 from .text import decode_json, preview
@@ -49,7 +49,10 @@ class ToolContext:
         deadline: when the call times out, in seconds of `time.monotonic()`; None if never.
     """
 
-    __slots__ = ("_cancelled", "_on_progress", "agent", "attempt", "call_id", "deadline", "session", "workspace")
+    __slots__ = (
+        *("_cancelled", "_on_call", "_on_progress"),
+        *("agent", "attempt", "call_id", "deadline", "session", "workspace"),
+    )
 
     def __init__(
         self,
@@ -60,6 +63,7 @@ class ToolContext:
         workspace: Path,
         deadline: float | None = None,
         on_progress: Callable[[str], object] | None = None,
+        on_call: Callable[[str, dict[str, Any]], Awaitable[Outcome]] | None = None,
     ) -> None:
         self.agent = agent
         self.session = session
@@ -68,6 +72,7 @@ class ToolContext:
         self.workspace = workspace
         self.deadline = deadline
         self._on_progress = on_progress
+        self._on_call = on_call
         self._cancelled = False
 
     def progress(self, text: str) -> None:
@@ -78,6 +83,24 @@ class ToolContext:
         """
         if self._on_progress is not None and not self._cancelled:
             self._on_progress(text)
+
+    async def call(self, name: str, arguments: dict[str, Any]) -> Outcome:
+        """Call another tool of the agent, through guards and `tools_execute` as the model's own calls (X7).
+
+        The call is logged with this one as its parent; the model does not see it. Whatever becomes of it is an
+        outcome: refused and failed calls are outcomes with `is_error`.
+
+        Args:
+            name: a tool this agent may use.
+            arguments: plain JSON, checked against the tool's schema.
+
+        Raises:
+            ToolError: this call is over, or calls nest too deeply.
+            WrongThread: a tool in a thread called; make it async.
+        """
+        if self._on_call is None or self._cancelled:
+            raise ToolError(f"expected nested calls while the tool of {self.call_id} runs, got {name!r} outside of it")
+        return await self._on_call(name, arguments)
 
     def cancelled(self) -> bool:
         """Whether the call was given up: a tool in a thread looks here now and then, and returns."""

@@ -1,0 +1,136 @@
+"""Calls that a running tool makes: `ToolContext.call` (X7). They take the way of every call, guards included.
+
+A nested call is logged with its `parent`, gets its one result before its parent's, and is never seen by
+the model. It lives no longer than its parent: what a tool leaves running is cancelled and answered (C2).
+"""
+
+from __future__ import annotations
+
+from time import perf_counter
+from typing import TYPE_CHECKING, Any
+
+import anyio
+
+from checkrein.calls import Call, Outcome, error_outcome
+from checkrein.derive import WORDS
+from checkrein.errors import InvalidArguments, ToolError
+from checkrein.events import ToolCalled, ToolResulted
+from checkrein.owner import absorb, ours
+
+from .execute import execute, failed
+
+if TYPE_CHECKING:
+    from checkrein.tools import Tool
+
+    from .agent import LoopAgent
+
+__all__ = ["Children"]
+
+MAX_DEPTH = 8
+MAX_CALLS = 1_000
+
+
+class Children:
+    """The nested calls of one run of a tool.
+
+    Args:
+        agent: whose turn it is.
+        parent: the call whose tool runs.
+    """
+
+    __slots__ = ("_agent", "_ended", "_open", "_parent")
+
+    def __init__(self, agent: LoopAgent, parent: Call) -> None:
+        self._agent = agent
+        self._parent = parent
+        self._open: dict[str, anyio.CancelScope] = {}
+        self._ended = False
+
+    async def call(self, name: str, arguments: dict[str, Any]) -> Outcome:
+        """Make a call and return what it came to; see checkrein.tools.ToolContext.call."""
+        agent, parent = self._agent, self._parent
+        if self._ended:
+            raise ToolError(f"the call {parent.call_id} is over: expected nested calls while its tool runs")
+        call_id = self._next_id()
+        where = {"turn": parent.turn, "step": parent.step}
+        agent.session.append(ToolCalled, **where, call_id=call_id, name=name, parent=parent.call_id)
+        began = perf_counter()
+        with anyio.CancelScope() as scope:
+            self._open[call_id] = scope
+            try:
+                outcome = await self._run(call_id, name, arguments)
+            except BaseException as exc:
+                if ours(exc) or isinstance(exc, KeyboardInterrupt):
+                    self._abandon(call_id)
+                    raise
+                absorb()
+                outcome = failed(exc)
+            finally:
+                self._open.pop(call_id, None)
+            self._settle(call_id, outcome, int((perf_counter() - began) * 1000))
+            return outcome
+        raise ToolError(f"the call {parent.call_id} ended before its nested call {call_id}")
+
+    def close(self) -> None:
+        """The tool has returned or was stopped: what it left running is cancelled and answered; never awaits."""
+        self._ended = True
+        for call_id, scope in list(self._open.items()):
+            scope.cancel()
+            self._abandon(call_id)
+
+    async def _run(self, call_id: str, name: str, arguments: dict[str, Any]) -> Outcome:
+        tool = self._agent.tool(name)
+        parent = self._parent
+        if tool is None:
+            return error_outcome("UNKNOWN_TOOL", f"there is no tool {name!r} this agent may use")
+        if tool.exclusive and not _is_exclusive(parent.tool):
+            return error_outcome(
+                "NOT_STARTED", f"{name} runs alone: only an exclusive tool may call it; it did not run"
+            )
+        try:
+            checked = tool.validate(arguments)
+        except InvalidArguments as exc:
+            return error_outcome(exc.code, str(exc), name=type(exc).__name__)
+        nested = Call(call_id, name, checked, parent.turn, parent.step, tool, parent=parent.call_id)
+        return await execute(self._agent, nested)
+
+    def _next_id(self) -> str:
+        parent = self._parent.call_id
+        # c<turn>.<step>.<n> is the model's; each level below adds a part.
+        if parent.count(".") - 2 >= MAX_DEPTH:
+            raise ToolError(f"expected calls nested at most {MAX_DEPTH} deep, got one more in {parent}")
+        calls = self._agent.session.state.calls
+        if sum(call.parent is not None for call in calls.values()) >= MAX_CALLS:
+            raise ToolError(f"expected at most {MAX_CALLS} nested calls in a step, got one more in {parent}")
+        n = 1 + sum(call.parent == parent for call in calls.values())
+        return f"{parent}.{n}"
+
+    def _settle(self, call_id: str, outcome: Outcome, duration_ms: int) -> None:
+        agent, state = self._agent, self._agent.session.state
+        call = state.calls.get(call_id)
+        if call is None or call.resulted:
+            return  # closed meanwhile
+        outcome = agent.capped(outcome)
+        agent.session.append(
+            ToolResulted,
+            turn=state.turn,
+            step=state.step,
+            call_id=call_id,
+            content=outcome.content,
+            is_error=outcome.is_error,
+            error=outcome.error,
+            value=outcome.value,
+            decision=outcome.decision,
+            by=outcome.by,
+            duration_ms=duration_ms,
+            cleaned=outcome.cleaned,
+        )
+
+    def _abandon(self, call_id: str) -> None:
+        call = self._agent.session.state.calls.get(call_id)
+        if call is not None and not call.resulted:
+            self._settle(call_id, error_outcome(call.code, WORDS[call.code]), 0)
+
+
+def _is_exclusive(tool: Tool | None) -> bool:
+    return tool is not None and tool.exclusive
