@@ -138,7 +138,7 @@ def _faults(names: tuple[str, ...]) -> Iterator[Fault]:
     for at, name in enumerate(names):
         for error in ERRORS:
             yield Fault(at, error)
-            yield Fault(at, error, lasting=True)
+        yield Fault(at, errno.EIO, lasting=True)
         if name == "write":
             yield Fault(at, errno.ENOSPC, short=True)
             yield Fault(at, errno.ENOSPC, short=True, lasting=True)

@@ -5,7 +5,7 @@ Rows of an older dsh hold `content` and `callId` in `data` itself, later ones a 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from .document import Document, Row
@@ -135,26 +135,28 @@ def _row(item: Item, before: list[Any], place: dict[str, Any]) -> Any:
         return item.row
     if item.row is None:
         return _result(item, before, place)
-    value = dict(item.row.value)
-    data = value["data"] = dict(member(value, "data") or {})
-    message = data.get("message")
-    inner = data["message"] = dict(message) if isinstance(message, dict) else data
-    if inner is data:
-        del data["message"]
-    calls = iter(item.calls)
     call_id = item.call.id if item.call is not None else item.call_id
-    inner["content"] = [_block(block, calls, call_id) for block in blocks(inner.get("content"))]
-    if item.kind == "result":
-        if inner is data or "callId" in data:
-            data["callId"] = call_id
-        if isinstance(inner.get("source"), dict) and inner is not data:
-            inner["source"] = {**inner["source"], "callId": call_id}
-    return value
+    calls = iter(item.calls)
+    data = dict(item.row.value["data"])
+    message = data.get("message")
+    if isinstance(message, dict):
+        message = data["message"] = {**message, "content": _blocks(message, calls, call_id)}
+        if item.kind == "result" and isinstance(message.get("source"), dict):
+            message["source"] = {**message["source"], "callId": call_id}
+    else:
+        data["content"] = _blocks(data, calls, call_id)
+    if item.kind == "result" and ("callId" in data or not isinstance(message, dict)):
+        data["callId"] = call_id
+    return {**item.row.value, "data": data}
 
 
-def _block(block: dict[str, Any], calls: Iterable[Call], call_id: str) -> dict[str, Any]:
+def _blocks(holder: dict[str, Any], calls: Iterator[Call], call_id: str) -> list[dict[str, Any]]:
+    return [_block(block, calls, call_id) for block in blocks(holder.get("content"))]
+
+
+def _block(block: dict[str, Any], calls: Iterator[Call], call_id: str) -> dict[str, Any]:
     if block.get("type") == "tool-call":
-        call = next(iter(calls))
+        call = next(calls)
         return {**block, "id": call.id, "name": call.name, "arguments": call.arguments}
     if block.get("type") == "tool-result":
         return {**block, "toolCallId": call_id}

@@ -1,4 +1,4 @@
-"""Transcripts of other agents: clean ones are clean, faults are named by line, copies are balanced (issue 4, part 5)."""
+"""Transcripts of other agents: clean ones are clean, faults are named by line, copies are balanced (issue 4)."""
 
 from __future__ import annotations
 
