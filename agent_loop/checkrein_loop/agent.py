@@ -12,14 +12,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import anyio
-import msgspec
 
 from checkrein.agents import AgentSpec, PendingInput, TurnView
 from checkrein.errors import AgentDisposed, GateClosed, WouldDeadlock
 from checkrein.events import Cause
 from checkrein.live import Buffer, Delta, TurnStream
 from checkrein.messages import USER, Block, Request, Source
-from checkrein.output import cap
+from checkrein.output import capped
 from checkrein.providers import Provider
 from checkrein.requests import Digester
 from checkrein.results import TurnResult
@@ -251,10 +250,11 @@ class LoopAgent:
 
     def _start(self) -> None:
         if self._status == "idle":
-            self.set_status("running")
+            self._status = "running"
             self.driven = True
             self._outside = _inside.get()
             self.harness.owner.spawn(drive, self)
+            self._tell_status()  # last, since an observer's KeyboardInterrupt leaves from here
 
     def _alive(self) -> None:
         self.check_thread()
@@ -353,7 +353,10 @@ class LoopAgent:
         self.cause = None
         self.settled = self.session.state.turn
         if self._status == "running" and not self.disposing:
-            self.set_status("idle")
+            try:
+                self.set_status("idle")
+            except KeyboardInterrupt as exc:
+                self._interrupt = exc
             if self.inbox.owed() and self.harness.owner.alive and self._interrupt is None:
                 self._start()  # input came between the driver's last look and now
         self._hand_over()
@@ -416,8 +419,7 @@ class LoopAgent:
 
     def capped(self, outcome: Outcome) -> Outcome:
         """The outcome as it is logged: large output shortened, the whole in a blob (X5)."""
-        content = cap(outcome.content, self.harness.output_bytes, self.session.put_blob)
-        return outcome if content is outcome.content else msgspec.structs.replace(outcome, content=content)
+        return capped(outcome, self.harness.output_bytes, self.session.put_blob)
 
     # --- watching ---------------------------------------------------------------------------------
 
@@ -439,9 +441,12 @@ class LoopAgent:
 
     def set_status(self, status: str) -> None:
         """Change the status and tell the observers; the same one again is nothing."""
-        if status == self._status:
-            return
-        self._status = status
+        if status != self._status:
+            self._status = status
+            self._tell_status()
+
+    def _tell_status(self) -> None:
+        status = self._status
         chain = self.hooks.agent_status
         if chain is not None:
             self.hooks.observe(chain, self.session, (self, status))

@@ -19,6 +19,7 @@ from checkrein.events import (
     AssistantPartial,
     AssistantThinking,
     ErrorInfo,
+    Event,
     Reason,
     RequestEnd,
     RequestStart,
@@ -117,23 +118,51 @@ async def stream(
             "the model's answer is empty: no text and no call", kind="output", code="EMPTY_RESPONSE", retryable=True
         )
     if error is None:
-        record(clock, assembler, "ok", None)
+        try:
+            record(clock, assembler, "ok", None)
+        except BaseException:
+            keep_partial(agent, turn, step, shown_text(assembler))
+            raise
     else:
         record(clock, assembler, "interrupted" if error.code == "TORN" else "error", error)
     return assembler, error
 
 
 async def read(agent: LoopAgent, prepared: Prepared, assembler: Assembler, clock: _Clock) -> None:
+    """Read the stream, as long as it brings something at least every `stream_idle_s`."""
+    idle_s = agent.harness.stream_idle_s
+    if not idle_s:
+        await pump(agent, prepared, assembler, clock, None)
+        return
+    with anyio.CancelScope(deadline=agent.harness.owner.clock() + idle_s) as scope:
+        await pump(agent, prepared, assembler, clock, scope)
+    if scope.cancelled_caught:
+        raise ProviderError(
+            f"the model's stream brought nothing for {idle_s:g} s (limits.stream_idle_s)",
+            kind="timeout",
+            code="IDLE",
+            retryable=True,
+        )
+
+
+async def pump(
+    agent: LoopAgent, prepared: Prepared, assembler: Assembler, clock: _Clock, scope: anyio.CancelScope | None
+) -> None:
     """The hot path: every chunk passes here, to the assembler, the consumers and the observers."""
-    push, events = assembler.push, agent.session.events
+    push, events, now = assembler.push, agent.session.events, agent.harness.owner.clock
     turn, step = clock.turn, clock.step
     observers = agent.hooks.stream_chunk
+    idle_s = agent.harness.stream_idle_s
+    # Moving a deadline costs as much as several chunks, so it is moved at most once in a sixteenth of it.
+    move_at = now() + idle_s / 16
     stream = prepared.provider.stream(prepared.request)
     ended = False
     try:
         async for chunk in stream:
             if clock.first is None:
                 clock.first = perf_counter()
+            if scope is not None and (at := now()) > move_at:
+                scope.deadline, move_at = at + idle_s, at + idle_s / 16
             push(chunk)
             for buffer in agent.live:
                 buffer.chunk(len(events), turn, step, chunk)
@@ -177,29 +206,23 @@ class _Clock:
 
 def record(clock: _Clock, assembler: Assembler, outcome: str, error: ProviderError | None) -> None:
     """Log thinking, request/end and, unless the attempt went well, the text that was shown."""
-    append = clock.agent.session.append
-    where = {"turn": clock.turn, "step": clock.step}
-    shown: list[str] = []
-    replaced = 0
+    held: KeyboardInterrupt | None = None
+
+    def append(kind: type[Event], **fields: Any) -> None:
+        # An observer's KeyboardInterrupt comes behind the commit; the rest is logged before it goes on (L4).
+        nonlocal held
+        try:
+            clock.agent.session.append(kind, turn=clock.turn, step=clock.step, **fields)
+        except KeyboardInterrupt as exc:
+            held = exc
+
     for place, part in enumerate(assembler.parts.values()):
         if part.kind == "thinking":
             text, count = part.text()
-            append(
-                AssistantThinking,
-                **where,
-                index=place,
-                text=text,
-                provider_metadata=part.metadata,
-                cleaned=count or None,
-            )
-        elif part.kind == "text" and outcome != "ok":
-            text, count = part.text()
-            shown.append(text)
-            replaced += count
+            append(AssistantThinking, index=place, text=text, provider_metadata=part.metadata, cleaned=count or None)
     finish = assembler.finish
     append(
         RequestEnd,
-        **where,
         attempt=clock.attempt,
         outcome=outcome,
         finish_reason=finish.reason if finish is not None else None,
@@ -210,8 +233,24 @@ def record(clock: _Clock, assembler: Assembler, outcome: str, error: ProviderErr
         request_id=finish.request_id if finish is not None else error.request_id if error is not None else None,
         lenient_finish=finish is not None and finish.lenient,
     )
-    if any(shown):
-        append(AssistantPartial, **where, text="".join(shown), cleaned=replaced or None)
+    text, count = shown_text(assembler) if outcome != "ok" else ("", 0)
+    if text:
+        append(AssistantPartial, text=text, cleaned=count or None)
+    if held is not None:
+        raise held
+
+
+def shown_text(assembler: Assembler) -> tuple[str, int]:
+    """The answer's text so far, cleaned, and how many characters were replaced."""
+    parts = [part.text() for part in assembler.parts.values() if part.kind == "text"]
+    return "".join(text for text, _ in parts), sum(count for _, count in parts)
+
+
+def keep_partial(agent: LoopAgent, turn: int, step: int, shown: tuple[str, int]) -> None:
+    """Keep what was shown of an answer that something came in the way of (C3)."""
+    text, count = shown
+    if text and agent.session.state.step_open and not agent.session.state.answered:
+        agent.session.append(AssistantPartial, turn=turn, step=step, text=text, cleaned=count or None)
 
 
 def answered(assembler: Assembler) -> bool:

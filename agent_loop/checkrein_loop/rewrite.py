@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from checkrein.errors import PluginFault
-from checkrein.events import AssistantPartial
 from checkrein.messages import AssistantMessage, CallBlock, Content, content_text
 from checkrein.text import clean
+
+from .generate import keep_partial
 
 if TYPE_CHECKING:
     from .agent import LoopAgent
@@ -35,9 +35,8 @@ async def rewritten(agent: LoopAgent, turn: int, step: int, generated: Generated
         return Final(message.content)
     try:
         out, plugins = await agent.hooks.fold(chain, agent.session, (agent, turn, step), message, AssistantMessage)
-    except PluginFault:
-        if text := content_text(message.content):
-            agent.session.append(AssistantPartial, turn=turn, step=step, text=text)
+    except BaseException:
+        keep_partial(agent, turn, step, (content_text(message.content), generated.cleaned or 0))
         raise
     if out is message or out == message:
         return Final(message.content)

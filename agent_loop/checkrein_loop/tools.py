@@ -116,19 +116,21 @@ async def run_call(agent: LoopAgent, item: Item) -> None:
     """Run one call and settle it. Everything but our cancellation ends here (C10, X2)."""
     outcome = item.outcome
     began = perf_counter()
-    if outcome is None:
-        assert item.call is not None
-        try:
-            outcome = await execute(agent, item.call)
-        except KeyboardInterrupt as exc:
-            agent.hold(exc)
-            return  # the turn is being closed: this call's outcome is unknown
-        except BaseException as exc:
-            if ours(exc):
+    try:
+        if outcome is None:
+            assert item.call is not None
+            try:
+                outcome = await execute(agent, item.call)
+            except KeyboardInterrupt:
                 raise
-            absorb()
-            outcome = failed(exc)
-    settle(agent, item.call_id, outcome, int((perf_counter() - began) * 1000))
+            except BaseException as exc:
+                if ours(exc):
+                    raise
+                absorb()
+                outcome = failed(exc)
+        settle(agent, item.call_id, outcome, int((perf_counter() - began) * 1000))
+    except KeyboardInterrupt as exc:
+        agent.hold(exc)  # the turn is being closed: what is unanswered is answered there
 
 
 def settle(agent: LoopAgent, call_id: str, outcome: Outcome, duration_ms: int) -> None:

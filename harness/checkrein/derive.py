@@ -14,6 +14,7 @@ import msgspec
 
 from .events import AssistantAnswer, CompactionSummary
 from .messages import (
+    USER,
     AssistantMessage,
     Block,
     CallBlock,
@@ -61,7 +62,19 @@ class History:
         epoch: grows when messages were not only appended to.
     """
 
-    __slots__ = ("messages", "seqs", "epoch", "_owed", "_names", "_got", "_begun", "_ended", "_ids", "_answer_seq")
+    __slots__ = (
+        "messages",
+        "seqs",
+        "epoch",
+        "_owed",
+        "_names",
+        "_got",
+        "_begun",
+        "_ended",
+        "_held",
+        "_ids",
+        "_answer_seq",
+    )
 
     def __init__(self) -> None:
         self.messages: list[Message] = []
@@ -72,6 +85,7 @@ class History:
         self._got: dict[str, ToolMessage] = {}  # results that came before an earlier sibling's
         self._begun: set[str] = set()
         self._ended: dict[str, Content] = {}  # what a tool/end said, used if its tool/result never comes
+        self._held: list[tuple[int, Content]] = []  # what plugins say while calls are open, told behind the results
         self._ids: set[str] = set()
         self._answer_seq = -1
 
@@ -91,6 +105,13 @@ class History:
                 blocks = [TextBlock(prefix), *blocks]
         self.messages.append(UserMessage(blocks))
         self.seqs.append(seq)
+
+    def aside(self, seq: int, content: Sequence[Block]) -> None:
+        """Add a plugin's visible message; while results are owed it waits behind them (I8)."""
+        if not self._owed:
+            self.user(seq, content, USER)
+        elif blocks := visible(content):
+            self._held.append((seq, blocks))
 
     def answer(
         self, event: AssistantAnswer, thinking: dict[int, tuple[str, str | None]], provider: str, model: str
@@ -167,6 +188,10 @@ class History:
             self._got.clear()
             self._begun.clear()
             self._ended.clear()
+            held, self._held = self._held, []
+            for held_seq, blocks in held:
+                self.messages.append(UserMessage(blocks))
+                self.seqs.append(max(held_seq, self.seqs[-1]))
         elif done:
             del owed[:done]
 
@@ -210,7 +235,8 @@ class History:
     def view(self) -> View:
         """The history as a request sends it: nothing owed, the last message user or tool."""
         if self._owed:
-            return View([*self.messages, *(self._got.get(c) or self._missing(c) for c in self._owed)])
+            owed = [self._got.get(call_id) or self._missing(call_id) for call_id in self._owed]
+            return View([*self.messages, *owed, *(UserMessage(blocks) for _, blocks in self._held)])
         n = len(self.messages)
         while n and type(self.messages[n - 1]) is AssistantMessage:
             n -= 1

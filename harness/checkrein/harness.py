@@ -102,6 +102,7 @@ class Harness:
         self.owner = Owner()
         self.threads = ThreadPool(self.config.limits.tool_threads)
         self.close_timeout_s = self.config.limits.close_timeout_s
+        self.stream_idle_s = self.config.limits.stream_idle_s
         self.output_bytes = self.config.limits.output_max_bytes
         self._own_tools = tools
         self._own_providers = providers

@@ -44,6 +44,7 @@ class Owner:
         self._done = anyio.Event()
         self._task: Any = None
         self.backend = ""
+        self.clock: Callable[[], float] = anyio.current_time
 
     async def start(self) -> None:
         """Start the owner task and wait until it can take work."""
@@ -51,12 +52,17 @@ class Owner:
         if self.backend == "trio":
             import trio
 
+            self.clock = trio.current_time
+            # Children of a nursery in a system task are not KI-protected by themselves; SIGINT is for the waiters.
+            self._protected = trio.lowlevel.enable_ki_protection(self._protected)  # type: ignore[method-assign]
             trio.lowlevel.spawn_system_task(self._own)
         else:
             import asyncio
 
             # Kept in an attribute, since the loop holds tasks only weakly.
-            self._task = asyncio.get_running_loop().create_task(self._own(), name="checkrein owner")
+            loop = asyncio.get_running_loop()
+            self.clock = loop.time  # what anyio.current_time() asks, without looking the loop up each time
+            self._task = loop.create_task(self._own(), name="checkrein owner")
         await self._ready.wait()
 
     async def _own(self) -> None:
@@ -81,7 +87,10 @@ class Owner:
         """Run `fn(*args)` in the owner's group; `fn` must contain everything but our cancellation."""
         if self._group is None:
             raise RuntimeError("the harness is closed: expected `async with Harness(...)` around this call")
-        self._group.start_soon(fn, *args)
+        self._group.start_soon(self._protected, fn, *args)
+
+    async def _protected(self, fn: Callable[..., Coroutine[Any, Any, Any]], *args: Any) -> None:
+        await fn(*args)
 
     async def close(self) -> None:
         """Cancel what is left and wait until it is gone."""

@@ -7,7 +7,7 @@ from typing import Any
 from . import events as ev
 from .eventtypes import Balance
 from .lenient import loose_content
-from .messages import USER, TextBlock
+from .messages import TextBlock
 from .state import CallState, State, need_step, refuse
 
 # --- calls ------------------------------------------------------------------------------------------
@@ -60,7 +60,7 @@ def apply_start(state: State, event: ev.ToolStarted) -> None:
     if (call := state.calls.get(event.call_id)) is not None:
         call.begun = True
         call.attempts = event.attempt
-        call.effectful = event.effect == "effectful"
+        call.effectful = call.effectful or event.effect == "effectful"
         state.history.begun(event.call_id)
 
 
@@ -169,4 +169,4 @@ def apply_free(state: State, event: ev.FreeEvent) -> None:
     # The standard member, not the registration, makes it visible: derivation needs no plugin.
     message = event.fields.get("message")
     if isinstance(message, dict) and message.get("role") == "user":
-        state.history.user(event.seq, loose_content(message.get("content")), USER)
+        state.history.aside(event.seq, loose_content(message.get("content")))

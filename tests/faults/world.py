@@ -155,11 +155,11 @@ def tools(seams: Seams) -> list[Any]:
         return "alone"
 
     return [
-        seam_tool(add, seams, read_only=True),
+        seam_tool(add, seams, read_only=True, timeout_s=60),
         seam_tool(slow, seams, timeout_s=60),
         seam_tool(sync, seams, idempotent=True),
-        seam_tool(fails, seams),
-        seam_tool(alone, seams, exclusive=True),
+        seam_tool(fails, seams, timeout_s=60),
+        seam_tool(alone, seams, exclusive=True, timeout_s=60),
     ]
 
 
@@ -291,17 +291,17 @@ async def two_waiters(agent: Any) -> Any:
     results: list[Any] = []
 
     async def wait() -> None:
-        results.append(await receipt.result())
+        try:
+            results.append(await receipt.result())
+        except KeyboardInterrupt as exc:  # out of a child task asyncio would let it blow up the loop
+            results.append(exc)
 
-    try:
-        async with anyio.create_task_group() as group:
-            group.start_soon(wait)
-            group.start_soon(wait)
-    except BaseExceptionGroup as group_error:
-        for exc in group_error.exceptions:
-            if isinstance(exc, KeyboardInterrupt):
-                raise exc from None
-        raise
+    async with anyio.create_task_group() as group:
+        group.start_soon(wait)
+        group.start_soon(wait)
+    for result in results:
+        if isinstance(result, KeyboardInterrupt):
+            raise result
     return results[0]
 
 

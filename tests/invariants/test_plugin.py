@@ -181,7 +181,6 @@ class Notes:
             session.append_free("notes/note", {"message": note}, plugin="notes")
 
 
-@pytest.mark.xfail(reason="derive.py: a visible event of a plugin answers the open calls before their results come")
 @BACKENDS
 def test_case_P19_what_a_plugin_says_during_a_call_does_not_take_its_result(backend: str) -> None:
     plugin = Plugin(Plugin.Config(deep=True))

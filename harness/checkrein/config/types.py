@@ -109,12 +109,14 @@ class LimitsConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
         tool_threads: threads for synchronous tools, of the whole harness.
         close_timeout_s: seconds that closing waits for what does not stop, at most.
         output_max_bytes: bytes of a tool's output that are logged; the whole goes into a blob.
+        stream_idle_s: seconds a model's stream may bring nothing, before the attempt ends as a timeout; 0 = no limit.
         hook_deadlines_s: `[limits.hook_deadlines_s]`, seconds an async implementation may take, by hook name.
     """
 
     tool_threads: AtLeastOne = 64
     close_timeout_s: Seconds = 5.0
     output_max_bytes: Annotated[int, Meta(ge=256, le=2**31)] = 65_536
+    stream_idle_s: Annotated[float, Meta(ge=0, le=86_400 * 365)] = 600.0
     hook_deadlines_s: dict[DeadlineHook, Seconds] = {}
 
     def deadlines(self) -> dict[str, float]:
