@@ -104,7 +104,7 @@ async def pool(agent: LoopAgent, items: Sequence[Item]) -> None:
             await run_call(agent, item)
 
     workers = min(agent.spec.max_parallel_tool_calls, len(items))
-    if workers == 1:
+    if workers <= 1:
         await work()
         return
     async with anyio.create_task_group() as group:
