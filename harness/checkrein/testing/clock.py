@@ -204,7 +204,7 @@ class VirtualLoop(asyncio.SelectorEventLoop):
     def _shuffle(self, order: random.Random) -> None:
         # only steps of tasks change places with each other: asyncio promises an order for callbacks
         ready: Any = self._ready  # type: ignore[attr-defined]
-        places = [i for i, handle in enumerate(ready) if isinstance(_owner(handle), asyncio.Task)]
+        places = [i for i, handle in enumerate(list(ready)) if isinstance(_owner(handle), asyncio.Task)]  # threads add
         if len(places) > 1:
             handles = [ready[i] for i in places]
             order.shuffle(handles)
