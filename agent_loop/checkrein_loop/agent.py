@@ -155,13 +155,26 @@ class LoopAgent:
             buffer: deltas kept for a slow consumer before those of one block are joined.
         """
 
+        waited: list[str] = []
+
         def accept() -> LoopReceipt:
             self.check_waiting()
             receipt = self._accept("queued", content, source, None, own_turn=True, options=options)
-            self.inbox.waited[receipt.id] = self.inbox.waited.get(receipt.id, 0) + 1
+            self.inbox.join(receipt.id)
+            waited.append(receipt.id)
             return receipt
 
-        return TurnStream(self, accept, self.attach, buffer)
+        def attach(consumer: Buffer) -> Callable[[], None]:
+            stop = self.attach(consumer)
+
+            def leave() -> None:
+                stop()
+                while waited:
+                    self.inbox.leave(waited.pop())
+
+            return leave
+
+        return TurnStream(self, accept, attach, buffer)
 
     def cancel(self, cause: Cause | str = "user", *, discard_pending: bool = False) -> None:
         """Cancel the open turn; the first cause wins (C1, C4).
@@ -219,6 +232,7 @@ class LoopAgent:
         self.check_waiting()
         if self._disposed is None:
             self._disposed = anyio.Event()
+            self.disposing = True  # from here on nothing is accepted, and the open turn ends `disposed`
             self.harness.owner.spawn(dispose, self, self._disposed)
         await self._disposed.wait()
 
@@ -266,16 +280,21 @@ class LoopAgent:
         self.harness.check_thread()
 
     def check_waiting(self) -> None:
-        """Raise WouldDeadlock inside this agent's own open turn (C12)."""
+        """Raise WouldDeadlock inside this agent's own turn, its last flush included (C12)."""
         self.harness.check_thread()
-        state = self.session.state
         for agent, turn in _inside.get():
-            if agent is self and state.turn_open and state.turn == turn:
+            if agent is self and self.settled < turn:
                 raise WouldDeadlock(
                     f"the agent {self.id!r} cannot wait for itself inside its own turn; use send, or another task"
                 )
 
     # --- what the driver uses ---------------------------------------------------------------------
+
+    def owes_turn(self) -> bool:
+        """Whether a turn has to begin; a cancel between turns acts on the input it found, and on no other (C4)."""
+        if self.cause is not None and not self.inbox.parked():
+            self.cause = None
+        return self.cause is not None or self.inbox.owed()
 
     def turn_scope(self) -> anyio.CancelScope:
         """A new scope for the next turn, the one `cancel` cancels (C1)."""
@@ -467,8 +486,7 @@ class LoopAgent:
     @contextmanager
     def waiting_for(self, input_id: str) -> Iterator[Waiter]:
         """Register a waiter; input that is waited for is not parked."""
-        waited = self.inbox.waited
-        waited[input_id] = waited.get(input_id, 0) + 1
+        self.inbox.join(input_id)
         waiter = Waiter()
         self._waiters.append(waiter)
         if self._status == "idle" and not self.disposing and self.inbox.owed():
@@ -477,6 +495,4 @@ class LoopAgent:
             yield waiter
         finally:
             self._waiters.remove(waiter)
-            waited[input_id] -= 1
-            if not waited[input_id]:
-                del waited[input_id]
+            self.inbox.leave(input_id)

@@ -65,6 +65,7 @@ async def generate(agent: LoopAgent, turn: int, step: int, options: dict[str, An
         prepared = await prepare(agent, turn, step, options)
         agent.session.append(RequestStart, turn=turn, step=step, attempt=attempt, **prepared.start)
         await agent.flush("request")
+        agent.checkpoint()
         assembler, error = await stream(agent, prepared, turn, step, attempt)
         if error is None:
             return answer_of(assembler, prepared.provider, turn, step)
@@ -79,7 +80,9 @@ async def retry_or_fail(agent: LoopAgent, turn: int, step: int, error: ProviderE
 
     Raises:
         StepFailed: nobody wants to.
+        TurnCancelled: the turn was cancelled before; what failed then may have failed because of it (T4).
     """
+    agent.checkpoint()
     chain = agent.hooks.request_error
     if chain is not None:
         args = (agent, turn, step, error, attempt)

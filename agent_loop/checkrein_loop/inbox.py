@@ -116,15 +116,18 @@ class Inbox:
         """Whether a turn has to begin: some input that is not parked, or that somebody waits for."""
         return any(entry.seq >= self.parked_before or entry.id in self.waited for entry in self._candidates())
 
-    def take(self) -> list[Pending]:
+    def take(self, cancelled: bool = False) -> list[Pending]:
         """The input of the next turn, in order; an input of run() is always a turn of its own (T6).
 
         Steering that an earlier turn left over counts as queued; fresh steering waits for the first step,
         unless there is nothing else to begin a turn with.
+
+        Args:
+            cancelled: the turn was cancelled before it began: it takes only what was pending then (C4).
         """
         left_before = self._last_end()
-        entries = [e for e in self._candidates() if e.kind == "queued" or e.seq < left_before]
-        entries = entries or self._candidates()
+        found = self.parked() if cancelled else self._candidates()
+        entries = [e for e in found if e.kind == "queued" or e.seq < left_before] or found
         if not entries:
             return []
         if entries[0].own_turn or self.agent.spec.queue_mode == "one":
@@ -154,11 +157,25 @@ class Inbox:
         ends = self.agent.session.state.ends
         return ends[next(reversed(ends))].seq if ends else -1
 
-    # --- parking ----------------------------------------------------------------------------------
+    # --- waiting and parking ------------------------------------------------------------------------
+
+    def join(self, input_id: str) -> None:
+        """Somebody waits for an input from now on; it is not parked."""
+        self.waited[input_id] = self.waited.get(input_id, 0) + 1
+
+    def leave(self, input_id: str) -> None:
+        """One who waited does so no longer."""
+        self.waited[input_id] -= 1
+        if not self.waited[input_id]:
+            del self.waited[input_id]
 
     def park(self) -> None:
         """Park what is pending now: a cancel came (C4)."""
         self.parked_before = self.agent.session.state.next_seq
+
+    def parked(self) -> list[Pending]:
+        """What was pending when a cancel came."""
+        return [entry for entry in self._candidates() if entry.seq < self.parked_before]
 
     def unpark(self) -> None:
         """Take parked input with the next turn."""

@@ -24,11 +24,12 @@ from checkrein.events import (
     TurnStart,
     UserInput,
 )
-from checkrein.messages import AssistantMessage, CallBlock, Source, as_content
+from checkrein.messages import AssistantMessage, CallBlock, Source
 from checkrein.owner import absorb, ours
 
 from .ends import StepFailed, why
 from .generate import generate
+from .inbox import cleaned_content
 from .rewrite import rewritten
 from .tools import run_calls
 
@@ -39,10 +40,11 @@ if TYPE_CHECKING:
 async def drive(agent: LoopAgent) -> None:
     """Run turns as long as input is owed. One driver an agent, and only while there is work."""
     try:
-        while agent.inbox.owed() and not agent.disposing:
+        while agent.owes_turn() and not agent.disposing:
             if not await may_begin(agent):
                 break
-            await run_turn(agent)
+            if agent.owes_turn():  # not withdrawn while it was flushed
+                await run_turn(agent)
             await agent.settle_turn()
     except BaseException as exc:
         if ours(exc):
@@ -70,7 +72,7 @@ async def run_turn(agent: LoopAgent) -> None:
     leaving: BaseException | None = None
     try:
         with agent.turn_scope():
-            taken = agent.inbox.take()
+            taken = agent.inbox.take(cancelled=agent.cause is not None)
             turn = session.state.turn + 1
             session.append(TurnStart, turn=turn, trigger={"kind": "input", "ids": [entry.id for entry in taken]})
             for entry in taken:
@@ -96,6 +98,7 @@ async def run_steps(agent: LoopAgent, turn: int, options: dict[str, Any]) -> Rea
     """Run steps until the turn is over, and say how it ended (T5)."""
     limit = options.get("max_steps", agent.spec.max_steps)
     step = extensions = 0
+    agent.checkpoint()
     while True:
         step += 1
         answer = await run_step(agent, turn, step, options)
@@ -164,15 +167,15 @@ async def continuation(agent: LoopAgent, turn: int, step: int, default: bool) ->
     append(Decision, turn=turn, step=step, hook="turn_continuation", outcome=outcome, reason=vote.reason, plugin=plugin)
     if isinstance(vote, Stop):
         return vote, plugin or ""
-    append(
-        ContextInput, turn=turn, content=as_content(vote.content), source=Source("plugin", name=plugin), plugin=plugin
-    )
+    content, count = cleaned_content(vote.content)
+    source = Source("plugin", name=plugin)
+    append(ContextInput, turn=turn, content=content, source=source, plugin=plugin, cleaned=count or None)
     return True
 
 
 def _valid_continuation(vote: Any) -> None:
-    if isinstance(vote, Continue) and not vote.content:
-        raise ValueError("expected Continue to bring content, got none")
+    if isinstance(vote, Continue):
+        cleaned_content(vote.content)
 
 
 def stopped(vote: Stop, plugin: str) -> Reason:

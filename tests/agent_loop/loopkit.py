@@ -1,0 +1,78 @@
+"""What the loop's tests share: plugins of a few functions, tools that wait, and short questions to a log."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import anyio
+
+from checkrein import Source, hookimpl, tool
+from checkrein.messages import content_text
+
+PLUGIN = Source("plugin", name="clock")
+
+
+def plugin(name: str = "probe", **hooks: Any) -> Any:
+    """A plugin made of functions, by hook name."""
+    return SimpleNamespace(name=name, **{hook: hookimpl(function) for hook, function in hooks.items()})
+
+
+def types(agent: Any, *, free: bool = False) -> list[str]:
+    """The types of an agent's events from the first turn on; inbox, prompt and tool/start events only if `free`."""
+    quiet = ("session/", "inbox/", "prompt/", "request/header", "tool/start", "tool/end")
+    return [event.type for event in agent.session.events if free or not event.type.startswith(quiet)]
+
+
+def of(agent: Any, kind: str) -> list[Any]:
+    """An agent's events of one type."""
+    return [event for event in agent.session.events if event.type == kind]
+
+
+def reasons(agent: Any) -> list[str]:
+    """How its turns ended."""
+    return [event.reason.kind for event in of(agent, "turn/end")]
+
+
+def said(agent: Any, kind: str = "user/message") -> list[str]:
+    """The texts of its events of one type, in order."""
+    return [content_text(event.content) for event in of(agent, kind)]
+
+
+def results(agent: Any) -> list[tuple[str, str]]:
+    """Call id and error code (or `ok`) of every result, in order."""
+    return [(e.call_id, e.error.code if e.error is not None else "ok") for e in of(agent, "tool/result")]
+
+
+def sent(request: Any) -> list[str]:
+    """A request's messages as `role: text`."""
+    role = {"UserMessage": "user", "AssistantMessage": "assistant", "ToolMessage": "tool"}
+    return [f"{role[type(message).__name__]}: {content_text(message.content)}" for message in request.messages]
+
+
+class Latch:
+    """Opens once; waiting is possible before and after."""
+
+    def __init__(self) -> None:
+        self.event = anyio.Event()
+
+    def open(self) -> None:
+        """Let everybody through."""
+        self.event.set()
+
+    async def wait(self) -> None:
+        """Wait until it is open."""
+        await self.event.wait()
+
+
+@tool(read_only=True)
+async def add(a: int, b: int) -> int:
+    """Add two numbers."""
+    return a + b
+
+
+@tool
+async def nap(seconds: float = 3600.0) -> str:
+    """Sleep."""
+    await anyio.sleep(seconds)
+    return "slept"
