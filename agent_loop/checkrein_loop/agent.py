@@ -15,7 +15,7 @@ import anyio
 
 from checkrein.agents import AgentSpec, PendingInput, TurnView
 from checkrein.errors import AgentDisposed, GateClosed, WouldDeadlock
-from checkrein.events import Cause
+from checkrein.events import Cause, Reason
 from checkrein.live import Buffer, Delta, TurnStream
 from checkrein.messages import USER, Block, Request, Source
 from checkrein.output import capped
@@ -26,6 +26,7 @@ from checkrein.state import Pending
 
 from .dispose import deaf_watch, dispose
 from .ends import TurnCancelled
+from .idle import idle_watch
 from .inbox import Inbox
 from .loop import drive
 from .prepare import Prompt, base_request
@@ -76,6 +77,8 @@ class LoopAgent:
         self.values: dict[int, Any] = {}
         self.cause: Cause | None = None
         self.disposing = False
+        self.failure: Reason | None = None  # why the turn is being ended from outside, when it is not a cancel
+        self.streaming: Any = None
         self.settled = session.state.turn if not session.state.turn_open else session.state.turn - 1
         self.driven = False
         self._status = "idle"
@@ -268,6 +271,7 @@ class LoopAgent:
             self.driven = True
             self._outside = _inside.get()
             self.harness.owner.spawn(drive, self)
+            self.harness.watch_idle(idle_watch)
             self._tell_status()  # last, since an observer's KeyboardInterrupt leaves from here
 
     def _alive(self) -> None:
@@ -314,7 +318,7 @@ class LoopAgent:
     @property
     def cancelled(self) -> bool:
         """Whether the open turn is to end now."""
-        return self.cause is not None or self.disposing or self._interrupt is not None
+        return self.cause is not None or self.disposing or self._interrupt is not None or self.failure is not None
 
     def checkpoint(self) -> None:
         """Look at a cancel where nothing awaits (C1).
@@ -322,8 +326,14 @@ class LoopAgent:
         Raises:
             TurnCancelled: it came.
         """
-        if self.cause is not None or self.disposing or self._interrupt is not None:
+        if self.cancelled:
             raise TurnCancelled
+
+    def fail(self, reason: Reason) -> None:
+        """End the open turn from outside for this reason; a cancel or an error that came before stays."""
+        if self.failure is None and self._scope is not None:
+            self.failure = reason
+            self._scope.cancel()
 
     def hold(self, exc: BaseException) -> None:
         """Hold a KeyboardInterrupt until the turn is closed; then every waiter raises it (C10)."""
@@ -344,7 +354,7 @@ class LoopAgent:
 
     async def settle_turn(self) -> None:
         """After turn/end: flush with a deadline; its failure is a fault, and the agent lives (T9)."""
-        self.cause = self._scope = None
+        self.cause = self._scope = self.failure = None
         chain = self.hooks.session_flush
         try:
             if chain is not None:

@@ -47,6 +47,8 @@ def why(agent: LoopAgent, exc: BaseException | None) -> Reason:
         agent.hold(exc)
         return Reason("cancelled", cause=agent.cause or Cause("signal"))
     if exc is None or isinstance(exc, TurnCancelled) or ours(exc):
+        if agent.failure is not None:
+            return agent.failure
         if agent.disposing:
             return Reason("disposed")
         return Reason("cancelled", cause=agent.cause or Cause("task"))

@@ -110,7 +110,7 @@ async def stream(
         error = None if assembler.finish is not None else torn()
     except BaseException as exc:
         if ours(exc) or isinstance(exc, KeyboardInterrupt):
-            record(clock, assembler, "cancelled", None)
+            record(clock, assembler, "cancelled" if agent.failure is None else "error", None)
             raise
         absorb()
         error = provider_error(exc, clock)
@@ -132,40 +132,18 @@ async def stream(
 
 
 async def read(agent: LoopAgent, prepared: Prepared, assembler: Assembler, clock: _Clock) -> None:
-    """Read the stream, as long as it brings something at least every `stream_idle_s`."""
-    idle_s = agent.harness.stream_idle_s
-    if not idle_s:
-        await pump(agent, prepared, assembler, clock, None)
-        return
-    with anyio.CancelScope(deadline=agent.harness.owner.clock() + idle_s) as scope:
-        await pump(agent, prepared, assembler, clock, scope)
-    if scope.cancelled_caught:
-        raise ProviderError(
-            f"the model's stream brought nothing for {idle_s:g} s (limits.stream_idle_s)",
-            kind="timeout",
-            code="IDLE",
-            retryable=True,
-        )
-
-
-async def pump(
-    agent: LoopAgent, prepared: Prepared, assembler: Assembler, clock: _Clock, scope: anyio.CancelScope | None
-) -> None:
     """The hot path: every chunk passes here, to the assembler, the consumers and the observers."""
-    push, events, now = assembler.push, agent.session.events, agent.harness.owner.clock
+    push, events = assembler.push, agent.session.events
     turn, step = clock.turn, clock.step
     observers = agent.hooks.stream_chunk
-    idle_s = agent.harness.stream_idle_s
-    # Moving a deadline costs as much as several chunks, so it is moved at most once in a sixteenth of it.
-    move_at = now() + idle_s / 16
+    agent.streaming = clock  # what idle_watch looks at: a scope of its own would cost more than the rest of this
     stream = prepared.provider.stream(prepared.request)
     ended = False
     try:
         async for chunk in stream:
             if clock.first is None:
                 clock.first = perf_counter()
-            if scope is not None and (at := now()) > move_at:
-                scope.deadline, move_at = at + idle_s, at + idle_s / 16
+            clock.chunks += 1
             push(chunk)
             for buffer in agent.live:
                 buffer.chunk(len(events), turn, step, chunk)
@@ -173,6 +151,7 @@ async def pump(
                 agent.hooks.observe(observers, agent.session, (agent, turn, step, chunk))
         ended = True
     finally:
+        agent.streaming = None
         if not ended:
             await close_stream(agent, prepared.provider, stream)
 
@@ -205,6 +184,7 @@ class _Clock:
     attempt: int
     began: float = field(default_factory=perf_counter)
     first: float | None = None
+    chunks: int = 0
 
 
 def record(clock: _Clock, assembler: Assembler, outcome: str, error: ProviderError | None) -> None:

@@ -10,7 +10,7 @@ import os
 import secrets
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -110,7 +110,7 @@ class Harness:
         self._lifespans = Lifespans(self)
         self._thread = threading.get_ident()
         self._post: Callable[[Callable[[], object]], bool] | None = None
-        self._opened = False
+        self._opened = self._watching = False
         self._loop: Callable[..., AgentLike]
 
     # --- opening and closing ----------------------------------------------------------------------
@@ -232,7 +232,7 @@ class Harness:
         return agent
 
     def _equip(self, session: Session) -> None:
-        session.on_event = self.hooks.session_observer()
+        session.hooks = self.hooks
         session.on_fault = self.hooks.observer_fault
         store = self._current_store()
         if store is not None and session.writer is None:
@@ -245,6 +245,20 @@ class Harness:
 
         plugins = [{"name": r.name, "version": r.version} for r in self.plugins.reports if r.state == "loaded"]
         return {"version": __version__, "plugins": plugins, "config": self.config_hash}
+
+    def watch_idle(self, watch: Callable[[Harness], Coroutine[Any, Any, None]]) -> None:
+        """Run the loop's watch over hanging streams, unless it runs; it ends when no agent runs."""
+        if self._watching or not self.stream_idle_s:
+            return
+        self._watching = True
+
+        async def run() -> None:
+            try:
+                await watch(self)
+            finally:
+                self._watching = False
+
+        self.owner.spawn(run)
 
     def forget(self, agent: AgentLike) -> None:
         """Unregister a disposed agent and release its log; a store that fails here is recorded, and let go."""

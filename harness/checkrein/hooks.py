@@ -152,16 +152,11 @@ class Hooks:
         self._plugins = plugins
         self.rebuild()
 
-    def session_observer(self) -> Callable[[Session, AnyEvent], None]:
-        """What a session calls after each commit: the chain of `session_event`, as it is then."""
-
-        def on_event(session: Session, event: AnyEvent) -> None:
-            chain = self.session_event
-            if chain is not None:
-                author = event.plugin if type(event) is PluginFaulted else None
-                self.observe(chain, session, (session, event), author)
-
-        return on_event
+    def tell(self, session: Session, event: AnyEvent) -> None:
+        """Tell the `session_event` observers of an event; a session asks for it after each commit."""
+        chain = self.session_event
+        if chain is not None:
+            self.observe(chain, session, (session, event), event.plugin if type(event) is PluginFaulted else None)
 
     def observer_fault(self, session: Session, plugin: str | None, exc: BaseException, event: AnyEvent | None) -> None:
         """What a session calls when an observer outside the plugins, or a deferred append, failed."""

@@ -20,6 +20,7 @@ from .text import clean_json
 
 if TYPE_CHECKING:
     from .eventtypes import Balance, EventType
+    from .hooks import Hooks
     from .store import Writer
 
 __all__ = ["Session", "Deferred", "WATCHERS", "Observer"]
@@ -63,8 +64,7 @@ class Session:
         events: the events, in order.
         lines: each event as the bytes that were sealed at append, without newline.
         writer: the store's writer, None for a session in memory.
-        on_event: called with (session, event) after each commit, before the other observers; it is the
-            dispatcher's session_event chain and contains its own faults.
+        hooks: the dispatcher, whose `session_event` chain is told of each event before the other observers.
         on_fault: called with (plugin, error, event) when an observer or a deferred append failed.
     """
 
@@ -76,7 +76,7 @@ class Session:
         "types",
         "closes",
         "writer",
-        "on_event",
+        "hooks",
         "on_fault",
         "put_blob",
         "_observers",
@@ -99,7 +99,7 @@ class Session:
         self.events: list[AnyEvent] = []
         self.lines: list[bytes] = []
         self.writer: Writer | None = None
-        self.on_event: Callable[[Session, AnyEvent], None] | None = None
+        self.hooks: Hooks | None = None
         self.on_fault: Callable[[Session, str | None, BaseException, AnyEvent | None], None] | None = None
         self.put_blob: Callable[[bytes], str] | None = None
         self._observers: tuple[Observer, ...] = ()
@@ -200,7 +200,7 @@ class Session:
         except BaseException:
             self._refold()
             raise
-        if self.on_event is not None or self._observers:
+        if self._observers or (self.hooks is not None and self.hooks.session_event is not None):
             self._notify(event)
 
     def _refold(self) -> None:
@@ -252,9 +252,9 @@ class Session:
 
     def _tell(self, event: AnyEvent) -> BaseException | None:
         held: BaseException | None = None
-        if self.on_event is not None:
+        if self.hooks is not None and self.hooks.session_event is not None:
             try:
-                self.on_event(self, event)
+                self.hooks.tell(self, event)
             except BaseException as exc:  # the chain contains its own faults: this is a held KeyboardInterrupt
                 held = exc
         for observer in self._observers:

@@ -77,7 +77,7 @@ class OracleFixture:
 def _is_agents(watch: Watch) -> bool:
     """Whether an agent lives on the session; logs that a test writes by hand are its own affair."""
     session = watch.session
-    return session.on_event is not None or session.on_fault is not None
+    return session.on_fault is not None
 
 
 def _problems(watch: Watch, ended: bool, last: bool) -> list[str]:

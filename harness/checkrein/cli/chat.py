@@ -180,6 +180,7 @@ class _Mailbox:
         self._line = line
         if self._arrived is not None:
             self._arrived.set()
+            self._arrived = None  # the next line is another's
 
 
 class Chat:
@@ -268,11 +269,14 @@ class Chat:
 
     async def _listen(self, agent: AgentLike) -> None:
         """Take lines until the end; from a terminal also while a turn runs, from a pipe one turn after the other."""
+        from checkrein.events import Cause
+
         while True:
             self._lines.prompt = PROMPT if agent.status != "running" else ""
             self._lines.more()
             line = await self._lines.next()
             if line is None or (text := line.strip()) in ("/quit", "/exit"):
+                agent.cancel(Cause("user", reason="the chat ended"))  # nothing happens if no turn runs
                 await agent.idle()
                 return
             if text:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from .follow import Follower
     from .opening import Opened
-    from .streams import Streams
+    from .streams import JsonLines, Progress, Streams
 
 __all__ = ["NEEDED_APPROVAL", "run", "turn_code"]
 
@@ -90,15 +90,17 @@ class _Turn:
         agent = self.agent = found.agent
         options = {} if max_steps is None else {"max_steps": max_steps}
         follower = Follower(agent, found.start)
-        show = self._screen(agent)
+        screen = self._screen(found)
+        result: TurnResult | None = None
         try:
             async with anyio.create_task_group() as group:
-                group.start_soon(self._follow, follower, show)
+                group.start_soon(self._follow, follower, screen)
                 result = await agent.run(text, **options)
                 group.cancel_scope.cancel()
         finally:
             follower.close()
-            self._show(follower, show)
+            self._show(follower, screen)
+        assert result is not None
         self._answer(result)
         return result
 
@@ -117,19 +119,19 @@ class _Turn:
         if self.agent is not None and self.agent.session.writer is not None:
             flush(self.agent.session.writer, self.agent.session.lines)
 
-    def _screen(self, agent: AgentLike) -> Any:
+    def _screen(self, found: Opened) -> JsonLines | Progress:
         from .streams import JsonLines, Progress
 
         if self._as_json:
-            return JsonLines(self._streams, agent.session)
+            return JsonLines(self._streams, found.agent.session, found.start)
         return Progress(self._streams)
 
-    async def _follow(self, follower: Follower, screen: Any) -> None:
+    async def _follow(self, follower: Follower, screen: JsonLines | Progress) -> None:
         while True:
             self._show(follower, screen)
             await follower.wait()
 
-    def _show(self, follower: Follower, screen: Any) -> None:
+    def _show(self, follower: Follower, screen: JsonLines | Progress) -> None:
         for item in follower.ready():
             screen.show(item)
         if self._streams.gone:

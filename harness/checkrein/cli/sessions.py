@@ -34,7 +34,10 @@ def list_(config_path: str | None, no_plugin: tuple[str, ...], as_json: bool) ->
     from .streams import Streams
 
     streams = Streams()
-    for info in _store(config_path, no_plugin).list():
+    infos = list(_store(config_path, no_plugin).list())
+    if not infos:
+        streams.note("no sessions are stored here")
+    for info in infos:
         streams.out((json.dumps(asdict(info)) if as_json else _row(info)) + "\n")
         if streams.gone:
             break

@@ -19,6 +19,8 @@ from checkrein.messages import CallBlock
 from .show import Narrator, brief, content_words, shown_text
 
 if TYPE_CHECKING:
+    from checkrein.session import Session
+
     from .follow import Item
 
 __all__ = ["JsonLines", "Progress", "Streams"]
@@ -120,8 +122,10 @@ class Progress:
             self._streamed = False
             self._streams.note("cut off: this is no answer")
             return
-        elif kind is ev.UserInput and self._spoken is not None and event.id not in self._spoken:
-            self._streams.note(f"input: {brief(content_words(event.content))}")
+        elif kind is ev.UserInput and self._spoken is not None:
+            if event.id not in self._spoken:
+                self._streams.note(f"input: {brief(content_words(event.content))}")
+            self._spoken.discard(event.id)
         if text := self._narrate(event):
             self._streams.note(text)
 
@@ -141,30 +145,29 @@ class Progress:
 
 
 class JsonLines:
-    """Writes every event as its log line, and every delta as an object of a type `delta/...`."""
+    """Writes every event as its log line, and every delta as an object of a type `delta/...`.
 
-    def __init__(self, streams: Streams, session: Any) -> None:
+    Args:
+        streams: where to.
+        session: whose events are shown, all from `start` on and in order.
+        start: the list position of the first one.
+    """
+
+    def __init__(self, streams: Streams, session: Session, start: int) -> None:
         self._streams = streams
         self._session = session
-        self._next: int | None = None
+        self._next = start
 
     def show(self, item: Item) -> None:
         """Write one event or delta."""
         import msgspec
 
         kind = _DELTAS.get(type(item))
-        if kind is None:
-            self._streams.raw(self._line(item))
-        else:
+        if kind is not None:
             self._streams.raw(msgspec.json.encode({"type": kind, **msgspec.to_builtins(item)}))
-
-    def _line(self, event: Any) -> bytes:
-        events = self._session.events
-        if self._next is None:
-            self._next = events.index(event)
-        line: bytes = self._session.line(self._next)
+            return
+        self._streams.raw(self._session.line(self._next))
         self._next += 1
-        return line
 
 
 _DELTAS: dict[type, str] = {
