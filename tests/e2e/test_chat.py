@@ -2,6 +2,12 @@
 
 from __future__ import annotations
 
+import signal
+
+import pytest
+
+termios = pytest.importorskip("termios", reason="needs a pseudo-terminal")
+
 FREE = '[plugins.permissions]\nmode = "allow"\n'
 SLOW = '{ calls = [{ name = "slow" }] }'
 
@@ -86,3 +92,30 @@ def test_from_a_pipe_one_turn_after_the_other(cli):
     done = cli.run("chat", stdin=b"first\n\nsecond")
     assert (done.code, done.out) == (0, "one\ntwo\n")
     assert [event["turn"] for event in kinds(cli, "turn/end")] == [1, 2]
+
+
+def test_quit_with_an_open_question_ends_at_once_and_balanced(cli):
+    cli.script('{ calls = [{ name = "write_note", arguments = { text = "hi" } }] }', '"Done."')
+    terminal = cli.pty("chat")
+    terminal.expect("> ")
+    terminal.type("write\n")
+    terminal.expect("[n]o:")
+    terminal.type("\x04")
+    assert terminal.end() == 0
+    assert "oracle: balanced" in terminal.seen
+    assert not (cli.folder / "note.txt").exists()
+    assert kinds(cli, "turn/end")[0]["reason"]["kind"] in ("cancelled", "completed")
+
+
+def test_C8_sigterm_ends_the_chat_and_gives_the_terminal_back(cli):
+    cli.script(SLOW, more=FREE)
+    terminal = cli.pty("chat")
+    before = termios.tcgetattr(terminal.fd)[3] & (termios.ECHO | termios.ICANON)
+    terminal.expect("> ")
+    terminal.type("go\n")
+    terminal.expect("slow has begun")
+    terminal.process.send_signal(signal.SIGTERM)
+    assert terminal.end() == 130
+    assert termios.tcgetattr(terminal.fd)[3] & (termios.ECHO | termios.ICANON) == before
+    assert kinds(cli, "turn/end")[0]["reason"] == {"kind": "cancelled", "cause": {"kind": "signal"}}
+    assert "oracle: balanced" in terminal.seen

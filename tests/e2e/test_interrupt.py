@@ -95,3 +95,43 @@ def test_second_signal_ends_a_process_whose_loop_is_held(cli):
         "interrupted",
         "completed",
     ]
+
+
+SLEEPY = """
+from contextlib import asynccontextmanager
+import sys
+import anyio
+from checkrein import hookimpl
+
+class Plugin:
+    @hookimpl
+    @asynccontextmanager
+    async def lifespan(self, harness):
+        sys.stderr.write("lifespan has begun\\n")
+        sys.stderr.flush()
+        await anyio.sleep_forever()
+        yield
+"""
+
+
+def test_C8_signal_while_it_starts_leaves_nothing_behind(cli):
+    cli.install("sleepy", SLEEPY)
+    cli.script('"never"')
+    process = cli.start("run", "go")
+    begun(process, "lifespan")
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=30)
+    assert (process.returncode, out) == (130, b""), err
+    assert b"Traceback" not in err
+    assert cli.logs == []
+
+
+def test_D10_R3_a_session_in_use_is_refused_not_shared(cli):
+    cli.script('{ calls = [{ name = "slow" }] }', more=FREE)
+    process = cli.start("run", "go")
+    begun(process, "slow")
+    done = cli.run("run", "--continue", "me too")
+    assert (done.code, done.out) == (1, "")
+    assert f"process {process.pid}" in done.err
+    process.send_signal(signal.SIGINT)
+    assert process.wait(30) == 130
