@@ -43,7 +43,9 @@ def loop_post() -> Post:
             return _post_with(run_sync_soon, trio.RunFinishedError)
     import asyncio
 
-    return _post_with(asyncio.get_running_loop().call_soon_threadsafe, RuntimeError)
+    call_soon = asyncio.get_running_loop().call_soon_threadsafe
+    # A callback runs in the context of the thread that asked for it, which says that no loop runs there.
+    return _post_with(lambda fn: call_soon(fn, context=_context("asyncio")), RuntimeError)
 
 
 def _post_with(schedule: Callable[..., object], gone: type[BaseException]) -> Post:
@@ -263,10 +265,11 @@ class ThreadPool:
             self._threads -= 1
 
 
-def _context() -> Context:
+def _context(library: str | None = None) -> Context:
+    """A copy of the context in which the running loop is of `library`; None in a thread, which runs none."""
     context = copy_context()
     if (sniffio := sys.modules.get("sniffio")) is not None:
-        context.run(sniffio.current_async_library_cvar.set, None)  # the thread runs no loop
+        context.run(sniffio.current_async_library_cvar.set, library)
     return context
 
 

@@ -10,6 +10,7 @@ twice, no stream stays open, and the next turn works.
 from __future__ import annotations
 
 import asyncio
+import importlib.util
 import threading
 from collections.abc import Callable
 from functools import cache, partial
@@ -21,11 +22,11 @@ import world
 from figures import count
 from stage import Stage, play, reason_of, reasons, stage, wrong
 
-from checkrein import AgentSpec
+from checkrein import Agent, AgentSpec
 from checkrein.errors import AgentDisposed, AgentError
 from checkrein.events import TurnEnd
-from checkrein.testing import run_virtual
-from checkrein.testing.faults import Seams, Seen, sweep
+from checkrein.testing import ScriptedModel, call, forever, run_virtual
+from checkrein.testing.faults import FaultPlan, Seams, Seen, sweep
 
 OURS = {"cancel": "cancelled/user", "scope": "cancelled/task", "task": "cancelled/task", "dispose": "disposed"}
 
@@ -170,3 +171,49 @@ def test_C1_C5_at_every_seam(name: str, way: str, backend: str, faults: int | No
 def test_C8_native_task_cancel_at_every_pass(name: str, faults: int | None) -> None:
     """The waiter's asyncio task is cancelled with task.cancel()."""
     struck(name, "task", "asyncio", "pass", faults)
+
+
+QUICK = ("answer", "answer_live", "one_call_stored", "failing_tool", "steered", "thread_tool")
+
+
+@pytest.mark.skipif(importlib.util.find_spec("uvloop") is None, reason="uvloop is not installed")
+@pytest.mark.parametrize("way", ["cancel", "scope", "task", "dispose"])
+def test_C1_C5_C8_on_uvloop(way: str, faults: int | None) -> None:
+    """The scripts that need no virtual time, in real time, struck at seams."""
+    tried, found = 0, []
+    for name in QUICK:
+        plain = Seams()
+        own_ends(name)
+        anyio.run(scenario, name, way, plain, backend_options={"use_uvloop": True})
+        points = len(plain.names)
+        for k in range(1, points + 1, 1 if faults is None else max(1, 12 * points // faults)):
+            seams = Seams(FaultPlan(k, way))
+            seen = anyio.run(scenario, name, way, seams, backend_options={"use_uvloop": True})
+            tried += 1
+            found += [f"{name}, {seams.plan} at {seams.hit}: {seen.reason}; {each}" for each in seen.violations]
+            if seams.opened != seams.closed:
+                found.append(f"{name}, {seams.plan}: {seams.opened} streams were opened, {seams.closed} closed")
+    count(f"cancel points: {way} on uvloop", tried)
+    assert not found, "\n".join(found[:8])
+
+
+@pytest.mark.parametrize("backend", ["asyncio", "trio"])
+@pytest.mark.parametrize("way", ["cancel", "send"])
+def test_C12_a_tools_thread_reaches_its_agent(backend: str, way: str) -> None:
+    """What a tool's thread asks of the loop runs there as if it had been asked from there."""
+
+    async def main() -> Any:
+        def tell() -> str:
+            """Tell the agent."""
+            harness.from_thread(*((agent.cancel,) if way == "cancel" else (agent.send, "more")))
+            return "told"
+
+        maker = Agent(ScriptedModel(call("tell"), forever("told")), tools=[tell])
+        async with maker as agent:
+            harness = maker._harness
+            result = await agent.run("go")
+            await agent.idle()
+            return result.reason.kind, agent.session.state.turn, agent.pending
+
+    expected = ("cancelled", 1, []) if way == "cancel" else ("completed", 2, [])
+    assert run_virtual(main, backend=backend) == expected
