@@ -77,9 +77,14 @@ class JsonlStore:
             folders=self._folders(log),
             durable=True,
         )
-        writer.taken = len(lines)
-        self._sign(log.parent)
-        self._writers[session_id] = writer
+        try:
+            writer.taken = len(lines)
+            self._sign(log.parent)
+            self._writers[session_id] = writer
+        except BaseException:  # whoever asked does not have it: it must not stand in the way of the next try
+            writer.close()
+            self._forget(log)
+            raise
         return writer
 
     def open(self, session_id: str) -> tuple[StoredLog, JsonlWriter]:

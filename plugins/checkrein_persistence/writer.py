@@ -122,6 +122,8 @@ class JsonlWriter:
         self._folders += [folder for folder in folders if folder not in self._folders]
 
     def _sync(self) -> None:
+        if not (self._unsynced or self._inherited or self._beside or self._folders):
+            return  # all of it is on the disk
         lines = self._unsynced[:]  # appends go on meanwhile; they belong to the next sync
         size = sum(map(len, lines)) + len(lines)
         beside, folders = self._beside[:], self._folders[:]

@@ -15,6 +15,7 @@ import pytest
 from checkrein import Agent, Harness, tool
 from checkrein import events as ev
 from checkrein.errors import ConfigError
+from checkrein.flushing import ALL_GATES, Flusher
 from checkrein.memory_store import MemoryStore
 from checkrein.recovery import recover, reopen
 from checkrein.session import Session
@@ -22,7 +23,6 @@ from checkrein.store import Store
 from checkrein.testing import ScriptedModel, call
 from checkrein.testing.store_kit import sample_lines
 from checkrein_persistence import FileOps, JsonlStore, Plugin
-from checkrein_persistence.plugin import ALL_GATES
 
 BACKENDS = ("asyncio", "trio")
 LINES = sample_lines(60)
@@ -71,6 +71,7 @@ def test_R4_each_gate_is_one_write_and_only_two_gates_wait_for_the_disk(tmp_path
         assert plugin.session_flush(session, gate) is None, "nothing new, nothing written"
         assert (ops.writes, ops.syncs) == (writes + n + 1, syncs)
     for n, gate in enumerate(("approval", "turn_end")):
+        session.lines += LINES[20 + n : 21 + n]
         waiting = plugin.session_flush(session, gate)
         assert waiting is not None
         anyio.run(_awaited, waiting)
@@ -112,7 +113,7 @@ def test_R4_those_who_wait_meanwhile_share_one_sync(tmp_path: Path, backend: str
                 tasks.start_soon(_awaited, waiting)
                 await anyio.wait_all_tasks_blocked()  # the first one is in its thread now
             ops.hold.set()
-        assert ops.syncs - before == 2
+        assert 1 <= ops.syncs - before <= 2  # one, if its thread began only after the last append
         assert not plugin._groups
 
     anyio.run(main, backend=backend)
@@ -170,10 +171,25 @@ def test_R4_it_serves_any_store_and_a_session_without_one(tmp_path: Path) -> Non
     store = MemoryStore()
     session = flushing(store)
     session.lines += LINES[1:9]
-    assert Plugin().session_flush(session, "request") is None
+    assert Flusher().session_flush(session, "request") is None
     assert store.read("s").lines == session.lines
     session.writer = None
     assert Plugin().session_flush(session, "turn_end") is None
+
+
+def test_a_sync_without_anything_new_touches_no_disk(tmp_path: Path) -> None:
+    ops = CountingOps()
+    session = flushing(JsonlStore(tmp_path, ops=ops))
+    writer = session.writer
+    assert writer is not None
+    writer.sync()
+    before = ops.syncs
+    writer.sync()
+    assert ops.syncs == before
+    writer.append(LINES[1:2])
+    writer.sync()
+    assert ops.syncs == before + 1
+    writer.close()
 
 
 @pytest.mark.parametrize("fields", [{"sync": "sometimes"}, {"dir": ""}])
