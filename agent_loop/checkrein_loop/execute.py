@@ -14,10 +14,11 @@ import anyio
 import msgspec
 
 from checkrein.agents import Approval, Approver
-from checkrein.around import around
+from checkrein.around import around, refused
 from checkrein.calls import Call, Outcome, error_outcome
 from checkrein.decisions import Allow, Ask, Deny
-from checkrein.errors import GateClosed, InvalidArguments, PluginFault
+from checkrein.derive import WORDS
+from checkrein.errors import AlreadyBegun, GateClosed, InvalidArguments, PluginFault
 from checkrein.events import ApprovalAsked, ApprovalDecided, Decision, ToolErrorInfo, ToolLate, ToolStarted
 from checkrein.live import ToolProgress
 from checkrein.output import failure, to_outcome
@@ -62,8 +63,14 @@ class _Run:
         """The innermost `proceed`: check a rewritten call, ask the guards, run the tool."""
         tool = self.call.tool
         assert tool is not None
+        if self.agent.cancelled:  # a plugin that shields itself may still proceed: nothing begins any more
+            return error_outcome("NOT_STARTED", WORDS["NOT_STARTED"])
         if changed:
-            arguments = tool.validate(call.arguments)
+            try:
+                arguments = tool.validate(call.arguments)
+            except InvalidArguments as exc:  # the plugin's fault that rewrote it, not of the one that proceeds
+                fault = self.agent.hooks.faults.write(changed[-1], "tools_execute", exc, self.agent.session, "refused")
+                return refused(fault, self.attempts > 0)
             call = Call(call.call_id, call.name, arguments, call.turn, call.step, tool, parent=self.call.parent)
         decision: str | None = None
         chain = self.agent.hooks.tools_guard
@@ -145,6 +152,8 @@ class _Run:
     async def run(self, tool: Tool, call: Call, changed: tuple[str, ...]) -> Outcome:
         """Log that the call begins, make that durable where it matters (X6), and run the tool."""
         agent = self.agent
+        if self.attempts and tool.effect == "effectful":  # asked for twice at once
+            raise AlreadyBegun(f"the effectful call {call.call_id} ({call.name}) has begun; it is never run twice")
         self.attempts += 1
         agent.session.append(
             ToolStarted,

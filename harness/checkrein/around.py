@@ -15,12 +15,13 @@ import anyio
 from .calls import Call, Outcome, error_outcome
 from .errors import AlreadyBegun, PluginFault
 from .owner import absorb, ours
+from .wrapping import Wraps, wrapped
 
 if TYPE_CHECKING:
     from .hooks import Chain, Hooks
     from .session import Session
 
-__all__ = ["around", "Innermost"]
+__all__ = ["around", "refused", "Innermost"]
 
 Innermost: TypeAlias = Callable[[Call, tuple[str, ...]], Awaitable[Outcome]]
 
@@ -59,7 +60,8 @@ async def around(
         raise RuntimeError("a wrapper does not call proceed; it yields")
 
     try:
-        result: Outcome = await hooks.wrapped(chain, (agent, call, unreachable), core, session, Outcome)
+        wraps = Wraps(lambda impl, exc: hooks.classified(impl, exc, session, "refused"), _outcome)
+        result: Outcome = await wrapped(wraps, chain, (agent, call, unreachable), core)
         return result
     except PluginFault as fault:
         return refused(fault, begun())
@@ -82,6 +84,7 @@ class _Stage:
         "left",
         "open",
         "asked",
+        "proceeding",
     )
 
     def __init__(
@@ -109,6 +112,7 @@ class _Stage:
         self.left = chain.deadline_s
         self.open = True
         self.asked = 0
+        self.proceeding = 0
 
     async def run(self) -> Outcome:
         impl = self.chain.impls[self.index]
@@ -116,11 +120,12 @@ class _Stage:
         began = perf_counter()
         try:
             out = await self._within(impl.call(self.agent, self.call, self.proceed))
-            if not isinstance(out, Outcome):
-                raise TypeError(f"expected an Outcome (as proceed returns), got {type(out).__name__}")
+            _outcome(out)
         except BaseException as exc:
             if ours(exc) or isinstance(exc, KeyboardInterrupt):
                 raise
+            if isinstance(exc, AlreadyBegun) and self.asked < 2:
+                raise  # it belongs to a plugin further out, which asked twice at once
             absorb()
             fault = self.hooks.faults.record(impl, exc, self.session, "refused")
             return refused(fault, self.begun())
@@ -145,9 +150,9 @@ class _Stage:
             raise RuntimeError("proceed was called after the hook had ended; await it inside the hook")
         if not isinstance(call, Call) or call.call_id != self.call.call_id or call.name != self.call.name:
             raise TypeError("expected the same call, at most with other arguments (call.replace)")
+        self.asked += 1
         if self.begun() and self.call.effect == "effectful":
             raise AlreadyBegun(f"the effectful call {call.call_id} ({call.name}) has begun; it is never run twice")
-        self.asked += 1
         changed = self.changed
         if call.arguments != self.call.arguments:
             changed = (*changed, self.chain.impls[self.index].plugin)
@@ -155,12 +160,21 @@ class _Stage:
         scope = self.scope
         if scope is None:
             return await self.next(self.index + 1, call, changed)
-        left = scope.deadline - anyio.current_time()
-        scope.deadline = float("inf")
+        if not self.proceeding:
+            self.left = scope.deadline - anyio.current_time()
+            scope.deadline = float("inf")
+        self.proceeding += 1
         try:
             return await self.next(self.index + 1, call, changed)
         finally:
-            scope.deadline = anyio.current_time() + left
+            self.proceeding -= 1
+            if not self.proceeding:
+                scope.deadline = anyio.current_time() + (self.left or 0.0)
+
+
+def _outcome(value: Any) -> None:
+    if not isinstance(value, Outcome):
+        raise TypeError(f"expected an Outcome (as proceed returns), got {type(value).__name__}")
 
 
 def refused(fault: BaseException, begun: bool) -> Outcome:

@@ -14,7 +14,7 @@ implements is `None` in `chains` and costs an attribute look-up.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Generator
+from collections.abc import Callable
 from inspect import isawaitable, iscoroutinefunction
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
@@ -26,11 +26,13 @@ from .events import PluginFaulted
 from .faults import Faults
 from .hookspecs import SPECS
 from .owner import absorb, ours
+from .wrapping import Wraps, wrapped
 
 if TYPE_CHECKING:
     from .events import AnyEvent
     from .plugins import PluginManager
     from .session import Session
+    from .wrapping import OnFault
 
 __all__ = ["Hooks", "Impl", "Chain"]
 
@@ -131,6 +133,7 @@ class Hooks:
                 impls = [self._impl(hook, each, False) for each in self._plugins.impls(hook)]
                 wrappers = [self._impl(hook, each, True) for each in self._plugins.wrappers(hook)]
                 impls = [impl for impl in impls if not impl.off]
+                wrappers = [impl for impl in wrappers if not impl.off]
                 if impls or wrappers:
                     chain = Chain(impls, wrappers, self._deadlines.get(hook, info.deadline_s))
             setattr(self, hook, chain)
@@ -194,8 +197,11 @@ class Hooks:
                     current = out
             return current
 
-        result = await core() if not chain.wrappers else await self.wrapped(chain, (*args, value), core, session, kind)
-        return result, changed
+        if not chain.wrappers:
+            return await core(), changed
+        wraps = Wraps(self._blamed(session, "turn_ended"), _of_kind(kind))
+        result = await wrapped(wraps, chain, (*args, value), core)
+        return result, changed + wraps.changed
 
     # --- vote -------------------------------------------------------------------------------------
 
@@ -247,13 +253,33 @@ class Hooks:
 
         if not chain.wrappers:
             return await core(), author
-        result = await self.wrapped(chain, args, core, session, ranking)
-        return result, author or (chain.wrappers[0].plugin if result is not None else None)
+
+        def valid_vote(vote: Any) -> None:
+            _of_kind(ranking)(vote)
+            valid(vote)
+
+        wraps = Wraps(self._blamed(session, action), valid_vote)
+        result = await wrapped(wraps, chain, args, core)
+        return result, wraps.changed[-1] if wraps.changed else author
 
     # --- first ------------------------------------------------------------------------------------
 
     async def first(self, chain: Chain, session: Session, args: tuple[Any, ...], kind: type) -> tuple[Any, str | None]:
         """Return the first answer that is not None, and its plugin; faults are contained, and count as None."""
+        author: str | None = None
+
+        async def core() -> Any:
+            nonlocal author
+            answer, author = await self._first(chain, session, args, kind)
+            return answer
+
+        if not chain.wrappers:
+            return await core(), author
+        wraps = Wraps(self._contained(session), _of_kind(kind))
+        result = await wrapped(wraps, chain, args, core)
+        return result, wraps.changed[-1] if wraps.changed else author
+
+    async def _first(self, chain: Chain, session: Session, args: tuple[Any, ...], kind: type) -> tuple[Any, str | None]:
         for impl in chain.impls:
             try:
                 out = await self.value(impl, chain.deadline_s, args, session)
@@ -277,7 +303,11 @@ class Hooks:
         Args:
             author: the plugin whose own fault this is about; it is not told (H2).
         """
-        held: KeyboardInterrupt | None = None
+        held: BaseException | None = None
+        wraps = None
+        if chain.wrappers:
+            wraps = Wraps(self._contained(session), _ignored)
+            wraps.enter(chain, args)
         for impl in chain.impls:
             if impl.plugin == author or impl.off:
                 continue
@@ -294,28 +324,19 @@ class Hooks:
             impl.time_s += perf_counter() - began
         if session is not None:
             session.author = None
-        for wrapper in chain.wrappers:
-            self._wrap_observer(wrapper, session, args)
+        if wraps is not None:
+            wraps.leave(None)
+            held = held or wraps.error
         if held is not None:
             raise held
 
-    def _wrap_observer(self, impl: Impl, session: Session | None, args: tuple[Any, ...]) -> None:
-        """A wrapper around an observer sees the call from both sides; there is no value to change."""
-        try:
-            generator: Generator[None, Any, Any] = impl.call(*args)
-            next(generator)
-            try:
-                generator.send(None)
-            except StopIteration:
-                return
-            raise RuntimeError("a wrapper yields once")
-        except KeyboardInterrupt:
-            raise
-        except BaseException as exc:
-            self.faults.record(impl, exc, session, "contained")
-
     async def observe_async(self, chain: Chain, session: Session | None, args: tuple[Any, ...]) -> None:
         """Call and await every observer, each contained."""
+        if chain.wrappers:
+            unwrapped = Chain(chain.impls, [], chain.deadline_s)
+            wraps = Wraps(self._contained(session), _ignored)
+            await wrapped(wraps, chain, args, lambda: self.observe_async(unwrapped, session, args))
+            return
         for impl in chain.impls:
             if impl.off:
                 continue
@@ -336,6 +357,11 @@ class Hooks:
             GateClosed: somebody failed; not at turn end, where failures are contained (T9).
         """
         failed: tuple[Impl, BaseException] | None = None
+        if chain.wrappers:
+            unwrapped = Chain(chain.impls, [], chain.deadline_s)
+            wraps = Wraps(self._closing(session, gate, contained), _ignored)
+            await wrapped(wraps, chain, (session, gate), lambda: self.gather(unwrapped, session, gate, contained))
+            return
         for impl in chain.impls:
             try:
                 await self.value(impl, chain.deadline_s, (session, gate), session)
@@ -378,46 +404,40 @@ class Hooks:
         absorb()
         return self.faults.record(impl, exc, session, action)
 
-    async def wrapped(
-        self,
-        chain: Chain,
-        args: tuple[Any, ...],
-        core: Callable[[], Awaitable[Any]],
-        session: Session,
-        kind: type | tuple[type, ...],
-    ) -> Any:
-        """Run `core` inside the wrapper generators, the outermost first; they get the awaited value (H2)."""
-        open_: list[tuple[Impl, Generator[None, Any, Any]]] = []
-        result: Any = None
-        error: BaseException | None = None
-        try:
-            for impl in chain.wrappers:
-                generator = impl.call(*args)
-                try:
-                    next(generator)
-                except BaseException as exc:
-                    raise self.classified(impl, exc, session) from exc
-                open_.append((impl, generator))
-            result = await core()
-        except BaseException as exc:
-            error = exc
-        for impl, generator in reversed(open_):
-            try:
-                if error is None:
-                    generator.send(result)
-                else:
-                    generator.throw(error)
-                generator.close()
-                raise RuntimeError("a wrapper yields once")
-            except StopIteration as stop:
-                if stop.value is not None and not isinstance(stop.value, kind):
-                    wrong = TypeError(f"a wrapper returned {type(stop.value).__name__}")
-                    error = self.classified(impl, wrong, session)
-                elif error is None or not ours(error):
-                    result, error = stop.value, None
-            except BaseException as exc:
-                if exc is not error:
-                    error = self.classified(impl, exc, session)
-        if error is not None:
-            raise error
-        return result
+    # --- wrappers: whose fault it is, by the policy of the hook ---------------------------------------
+
+    def _blamed(self, session: Session, action: str) -> OnFault:
+        return lambda impl, exc: self.classified(impl, exc, session, action)
+
+    def _contained(self, session: Session | None, action: str = "contained") -> OnFault:
+        def contain(impl: Impl, exc: BaseException) -> BaseException | None:
+            if isinstance(exc, KeyboardInterrupt):
+                return exc
+            self.faults.record(impl, exc, session, action)
+            return None
+
+        return contain
+
+    def _closing(self, session: Session, gate: str, contained: bool) -> OnFault:
+        if contained:
+            return self._contained(session)
+
+        def close(impl: Impl, exc: BaseException) -> BaseException:
+            if isinstance(exc, KeyboardInterrupt):
+                return exc
+            self.faults.record(impl, exc, session, "refused")
+            return GateClosed(gate, f"plugin {impl.plugin!r}: {exc!r}")
+
+        return close
+
+
+def _of_kind(kind: type | tuple[type, ...]) -> Callable[[Any], None]:
+    def check(value: Any) -> None:
+        if not isinstance(value, kind):
+            raise TypeError(f"a wrapper returned {type(value).__name__}")
+
+    return check
+
+
+def _ignored(value: Any) -> None:
+    """An observer's value is nobody's."""
