@@ -19,11 +19,12 @@ import anyio
 from . import events as ev
 from .agents import AgentLike, Agents, AgentSpec
 from .closing import repair
-from .config.types import HarnessConfig
+from .config.types import HarnessConfig, SessionConfig
 from .discovery import Found, load_loop
 from .errors import ConfigError, WrongThread
 from .hooks import Hooks
 from .memory_store import MemoryStore
+from .nearest import did_you_mean
 from .owner import Owner, ours
 from .plugins import PluginManager, PluginReport
 from .prompt import Section
@@ -145,7 +146,19 @@ class Harness:
         self.hooks.attach(self.plugins)
         self.plugins.on_change(self._plugin_changed)
         collect(self, self._own_tools, self._own_providers)
+        self._check_store()
         return self.plugins.reports
+
+    def _check_store(self) -> None:
+        """Refuse a store that somebody asked for and nobody brings; without the default one sessions stay in memory."""
+        name, known = self.config.session.store, ["memory", *self.stores]
+        asked = name != SessionConfig().store or "session.store" in self._origins
+        if self._store is None and asked and name not in known:
+            raise ConfigError(
+                f"expected one of the stores {', '.join(known)}, got {name!r}{did_you_mean(name, known)}",
+                path="session.store",
+                file=self._origins.get("session.store"),
+            )
 
     def check_models(self) -> None:
         """Refuse an agent whose model cannot be used, before any starts."""

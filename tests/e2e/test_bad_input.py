@@ -46,6 +46,7 @@ def test_broken_toml(cli):
         ("[[agents]]\nid = ''\n", ("agents[0].id",)),
         ("[[agents]]\nid = 'a'\nmax_steps = 'ten'\n", ("agents[0].max_steps", "expected")),
         ("model = 'opnai:gpt'\n", ("'opnai:gpt'", "did you mean 'openai'")),
+        ("[session]\nstore = 'jsonk'\n", ("session.store", "did you mean 'jsonl'")),
         ("[plugins.permissions]\ndeny = ['write(']\n", ("permissions", "deny[0]")),
     ],
 )
@@ -93,6 +94,13 @@ def test_auto_with_a_config_file_and_no_usable_provider(cli):
     done = cli.run("run", "hi")
     fails(done, 4, "no provider is usable", "OPENAI_API_KEY")
     assert len(done.err.splitlines()) == 1
+
+
+def test_without_a_store_the_session_is_checked_in_memory_and_said_to_be_gone(cli):
+    cli.script('"answer"')
+    done = cli.run("run", "--no-plugin", "persistence", "hi")
+    assert (done.code, done.out) == (0, "answer\n")
+    assert "in memory, gone now" in done.err and "oracle: balanced" in done.err
 
 
 def test_prompt_of_10_mb(cli):

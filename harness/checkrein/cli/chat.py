@@ -70,7 +70,7 @@ async def _chat(wanted: Wanted) -> int:
         with Signals(on_signal, talk.save) as signals:
             talk.calm = signals.heard
             async with opened(wanted, streams, approver) as found:
-                closing = Closing(found.harness, found.agent.session.id)
+                closing = Closing(found)
                 await talk.run(found)
                 ended = True
             if found.agent.session.state.inputs and not closing.tell(streams):

@@ -6,7 +6,7 @@ folder). Without a key and without any config file the demo model answers, and s
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from checkrein.errors import CredentialsError, SessionNotFound, StoreError
+from checkrein.store import StoredLog
 from checkrein.visible import visible
 
 from .options import config_options, load
@@ -165,7 +166,6 @@ def _is_here(store: Store, info: SessionInfo, workspace: Path) -> bool:
     """Whether a session was begun in this folder; one whose beginning is lost is not chosen unasked."""
     from checkrein.events import SessionCreated
     from checkrein.recovery import recover
-    from checkrein.store import StoredLog
 
     try:
         events = recover(StoredLog(store.read(info.id).lines[:1])).events
@@ -204,34 +204,31 @@ class Closing:
     """What is said of a session when its harness is closed: where its log is, and the oracle's verdict.
 
     Args:
-        harness: before it closes; what it provides is noted here.
-        session_id: which session.
+        found: before its harness closes; what that provides is noted here.
     """
 
-    def __init__(self, harness: Harness, session_id: str) -> None:
+    def __init__(self, found: Opened) -> None:
         from checkrein.verdict import Judge
 
+        services = found.harness.services
         self._judge: Judge | None = None
-        if harness.services.has(Judge):
-            self._judge = harness.service(Judge)  # type: ignore[type-abstract]
-        self._store = harness.store
-        self._id = session_id
+        if services.has(Judge):
+            self._judge = services.service(Judge)  # type: ignore[type-abstract]
+        self._store = found.harness.store if found.agent.session.writer is not None else None
+        self._session = found.agent.session
 
     def tell(self, streams: Streams) -> bool:
         """Say it on standard error; return whether the log is balanced, as far as it can be told."""
-        try:
-            stored = self._store.read(self._id)
-            place = self._store.locate(self._id)
-        except StoreError as error:
-            streams.note(f"session {self._id} is not stored: {error}")
-            return True
+        stored, place = StoredLog(self._session.lines), "in memory, gone now"
+        if self._store is not None:
+            stored, place = self._store.read(self._session.id), self._store.locate(self._session.id)
         lines, balanced = self._verdict(stored)
-        streams.note(f"session {self._id}: {place}")
+        streams.note(f"session {self._session.id}: {place}")
         for line in lines:
             streams.note(line)
         return balanced
 
-    def _verdict(self, stored: Any) -> tuple[Iterator[str] | list[str], bool]:
+    def _verdict(self, stored: StoredLog) -> tuple[list[str], bool]:
         if self._judge is None:
             return ["oracle: not loaded, the log was not checked"], True
         verdict = self._judge.judge(stored)

@@ -63,7 +63,7 @@ async def _run(text: str, max_steps: int | None, as_json: bool, wanted: Wanted) 
 
         with Signals(on_signal, turn.save):
             async with opened(wanted, streams, approver) as found:
-                closing = Closing(found.harness, found.agent.session.id)
+                closing = Closing(found)
                 result = await turn.run(found, text, max_steps)
             balanced = closing.tell(streams)
             code = turn_code(result)
