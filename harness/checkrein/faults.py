@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from .errors import PluginFault
 from .events import Fault, PluginFaulted
-from .hookspecs import SPECS
 from .text import describe
 
 if TYPE_CHECKING:
@@ -48,7 +47,7 @@ class Faults:
             The PluginFault to raise where the failure policy ends the turn.
         """
         impl.faults += 1
-        if action == "contained" and SPECS[impl.hook].kind == "observe" and self._too_often(impl):
+        if action == "contained" and impl.kind == "observe" and self._too_often(impl):
             action = "switched_off"
         return self.write(impl.plugin, impl.hook, exc, session, action)
 

@@ -47,12 +47,21 @@ class Impl:
         calls, time_s, changes, faults: the account (H7).
     """
 
-    __slots__ = ("plugin", "hook", "call", "is_async", "calls", "time_s", "changes", "faults", "recent", "off")
+    __slots__ = ("plugin", "hook", "kind", "call", "is_async", "calls", "time_s", "changes", "faults", "recent", "off")
 
-    def __init__(self, plugin: str, hook: str, function: Callable[..., Any], wanted: tuple[str, ...]) -> None:
+    def __init__(
+        self,
+        plugin: str,
+        hook: str,
+        kind: str,
+        function: Callable[..., Any],
+        wanted: tuple[str, ...],
+        names: tuple[str, ...],
+    ) -> None:
         self.plugin = plugin
         self.hook = hook
-        self.call = _adapter(hook, function, wanted)
+        self.kind = kind
+        self.call = _adapter(function, wanted, names)
         self.is_async = iscoroutinefunction(function)
         self.calls = self.changes = self.faults = 0
         self.time_s = 0.0
@@ -71,21 +80,8 @@ class Chain:
         self.deadline_s = deadline_s
 
 
-ARGUMENTS: dict[str, tuple[str, ...]] = {}
-
-
-def _arguments(hook: str) -> tuple[str, ...]:
-    if hook not in ARGUMENTS:
-        from . import hookspecs
-
-        code = getattr(hookspecs.HookSpecs, hook).__code__
-        ARGUMENTS[hook] = code.co_varnames[1 : code.co_argcount]
-    return ARGUMENTS[hook]
-
-
-def _adapter(hook: str, function: Callable[..., Any], wanted: tuple[str, ...]) -> Callable[..., Any]:
+def _adapter(function: Callable[..., Any], wanted: tuple[str, ...], names: tuple[str, ...]) -> Callable[..., Any]:
     """A plugin may take any subset of the arguments, in any order; the full set in order costs nothing."""
-    names = _arguments(hook)
     if wanted == names:
         return function
     places = [names.index(name) for name in wanted]
@@ -102,6 +98,7 @@ class Hooks:
     Attributes:
         faults: records what plugins do wrong.
         one attribute per hook: its Chain, or None when nobody implements it.
+        own: the same for the hooks that plugins specified (checkrein.ownhooks calls them).
     """
 
     agent_request: Chain | None
@@ -122,33 +119,46 @@ class Hooks:
         self._plugins = plugins
         self._deadlines = deadlines or {}
         self._impls: dict[tuple[str, str, bool], Impl] = {}
+        self.own: dict[str, Chain | None] = {}
         self.faults = Faults(self)
         self.rebuild()
 
     def rebuild(self, *_: object) -> None:
         """Compile every chain anew; calls that run keep theirs (H2)."""
-        for hook, info in SPECS.items():
+        specs = SPECS if self._plugins is None else self._plugins.specs
+        self.own = {}
+        for hook, info in specs.items():
             chain = None
-            if self._plugins is not None and info.kind not in ("collect", "lifespan"):
-                impls = [self._impl(hook, each, False) for each in self._plugins.impls(hook)]
-                wrappers = [self._impl(hook, each, True) for each in self._plugins.wrappers(hook)]
+            if self._plugins is not None and (hook not in SPECS or info.kind not in ("collect", "lifespan")):
+                names = self._plugins.arguments(hook)
+                impls = [self._impl(hook, info.kind, each, names) for each in self._plugins.impls(hook)]
+                wrappers = [self._impl(hook, info.kind, each, names) for each in self._plugins.wrappers(hook)]
                 impls = [impl for impl in impls if not impl.off]
                 wrappers = [impl for impl in wrappers if not impl.off]
                 if impls or wrappers:
                     chain = Chain(impls, wrappers, self._deadlines.get(hook, info.deadline_s))
-            setattr(self, hook, chain)
+            if hook in SPECS:
+                setattr(self, hook, chain)
+            else:
+                self.own[hook] = chain
 
-    def _impl(self, hook: str, each: Any, wrapper: bool) -> Impl:
-        key = (each.plugin_name, hook, wrapper)
+    def _impl(self, hook: str, kind: str, each: Any, names: tuple[str, ...]) -> Impl:
+        key = (each.plugin_name, hook, each.wrapper)
         known = self._impls.get(key)
-        if known is None or known.call is None:
-            known = self._impls[key] = Impl(each.plugin_name, hook, each.function, tuple(each.argnames))
+        if known is None:
+            known = Impl(each.plugin_name, hook, kind, each.function, tuple(each.argnames), names)
+            self._impls[key] = known
         return known
 
     def forget(self, plugin: str) -> None:
         """Drop a plugin's accounts and chains: it was unregistered (H4)."""
         self._impls = {key: impl for key, impl in self._impls.items() if key[0] != plugin}
         self.rebuild()
+
+    def kind_of(self, hook: str) -> str | None:
+        """The kind of a hook, ours or a plugin's; None if nobody specifies it."""
+        specs = SPECS if self._plugins is None else self._plugins.specs
+        return specs[hook].kind if hook in specs else None
 
     def attach(self, plugins: PluginManager) -> None:
         """Compile the hooks of these plugins."""
@@ -275,7 +285,7 @@ class Hooks:
 
         if not chain.wrappers:
             return await core(), author
-        wraps = Wraps(self._contained(session), _of_kind(kind))
+        wraps = Wraps(self.contain(session), _of_kind(kind))
         result = await wrapped(wraps, chain, args, core)
         return result, wraps.changed[-1] if wraps.changed else author
 
@@ -306,7 +316,7 @@ class Hooks:
         held: BaseException | None = None
         wraps = None
         if chain.wrappers:
-            wraps = Wraps(self._contained(session), _ignored)
+            wraps = Wraps(self.contain(session), _ignored)
             wraps.enter(chain, args)
         for impl in chain.impls:
             if impl.plugin == author or impl.off:
@@ -334,7 +344,7 @@ class Hooks:
         """Call and await every observer, each contained."""
         if chain.wrappers:
             unwrapped = Chain(chain.impls, [], chain.deadline_s)
-            wraps = Wraps(self._contained(session), _ignored)
+            wraps = Wraps(self.contain(session), _ignored)
             await wrapped(wraps, chain, args, lambda: self.observe_async(unwrapped, session, args))
             return
         for impl in chain.impls:
@@ -409,18 +419,20 @@ class Hooks:
     def _blamed(self, session: Session, action: str) -> OnFault:
         return lambda impl, exc: self.classified(impl, exc, session, action)
 
-    def _contained(self, session: Session | None, action: str = "contained") -> OnFault:
+    def contain(self, session: Session | None) -> OnFault:
+        """What records a wrapper's failure where failures are contained."""
+
         def contain(impl: Impl, exc: BaseException) -> BaseException | None:
             if isinstance(exc, KeyboardInterrupt):
                 return exc
-            self.faults.record(impl, exc, session, action)
+            self.faults.record(impl, exc, session, "contained")
             return None
 
         return contain
 
     def _closing(self, session: Session, gate: str, contained: bool) -> OnFault:
         if contained:
-            return self._contained(session)
+            return self.contain(session)
 
         def close(impl: Impl, exc: BaseException) -> BaseException:
             if isinstance(exc, KeyboardInterrupt):

@@ -314,6 +314,11 @@ class PluginManager:
         caller = getattr(self._pluggy.hook, hook)
         return sorted((impl for impl in caller.get_hookimpls() if impl.wrapper is wrapper), key=place)
 
+    def arguments(self, hook: str) -> tuple[str, ...]:
+        """Return the names of a hook's arguments, in order."""
+        spec = getattr(self._pluggy.hook, hook).spec
+        return (*spec.argnames, *spec.kwargnames)
+
     def signature(self, hook: str) -> str:
         """Return a hook's specification as the line a plugin would write."""
         return signature_of(self._pluggy, hook)
