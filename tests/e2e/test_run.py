@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import subprocess
+from pathlib import Path
 
 import pytest
 
@@ -105,7 +106,18 @@ def test_a_reader_that_leaves_cancels_the_turn_quietly(cli):
     process.stdout.close()
     err = process.stderr.read().decode()
     assert (process.wait(), "Traceback" in err, "BrokenPipe" in err) == (130, False, False), err
-    assert cli.events()[-1]["reason"]["cause"]["reason"] == "the reader of the output left"
+    assert cli.events()[-1]["reason"]["cause"]["reason"] == "nobody takes the output"
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
+def test_output_that_cannot_be_written_is_told_and_1(cli):
+    cli.script('"answer"')
+    with Path("/dev/full").open("wb") as full:
+        process = cli.start("run", "hi", stdout=full)
+        err = process.communicate(timeout=60)[1].decode()
+    assert process.returncode == 1
+    assert "standard output cannot be written: No space left on device" in err and "Traceback" not in err
+    assert cli.events()[-1]["reason"] == {"kind": "completed"}
 
 
 def test_D10_an_agent_nobody_talks_to_leaves_no_session(cli):

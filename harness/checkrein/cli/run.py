@@ -105,11 +105,11 @@ class _Turn:
         return result
 
     def cancel(self) -> None:
-        """A signal came, or the reader of our output left."""
+        """A signal came, or our output cannot be written any more."""
         from checkrein.events import Cause
 
         if self.agent is not None:
-            left = Cause("user", reason="the reader of the output left")
+            left = Cause("user", reason="nobody takes the output")
             self.agent.cancel(left if self._streams.gone else Cause("signal"))
 
     def save(self) -> None:

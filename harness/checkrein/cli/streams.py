@@ -1,6 +1,6 @@
 """Standard output and standard error of a command: what nothing that is written to them can break.
 
-A reader that left (a closed pipe) is remembered, not raised; text the terminal's encoding cannot carry is
+A reader that left (a closed pipe) or a full disk is remembered, not raised; text the terminal's encoding cannot carry is
 written out; standard error never fails a command.
 """
 
@@ -31,7 +31,7 @@ class Streams:
 
     Attributes:
         terminal: whether standard output is one.
-        gone: whether the reader of standard output left.
+        gone: whether standard output takes nothing any more: its reader left, its disk is full.
     """
 
     def __init__(self) -> None:
@@ -72,15 +72,17 @@ class Streams:
             pass
 
     def _write(self, stream: Any, data: Any) -> None:
-        if self.gone:
+        if self.gone or stream is None:  # closed by whoever started us: nobody wants it
             return
         try:
             stream.write(data)
             stream.flush()
-        except BrokenPipeError:
+        except OSError as error:
             self.gone = True
             # What is buffered would raise once more when the interpreter ends.
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            if not isinstance(error, BrokenPipeError):
+                self.note(f"standard output cannot be written: {error.strerror or error}")
 
 
 class Progress:
