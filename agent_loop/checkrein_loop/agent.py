@@ -251,6 +251,8 @@ class LoopAgent:
         options: dict[str, Any] | None = None,
     ) -> LoopReceipt:
         self._alive()
+        if key is not None and (known := self.inbox.known(key)) is not None:
+            return LoopReceipt(self, known)  # the first one's, and it begins nothing
         receipt = LoopReceipt(self, self.inbox.accept(kind, content, source, key, own_turn, options))
         if self._status == "idle":
             self._start()

@@ -33,12 +33,13 @@ class Inbox:
         waited: ids somebody waits for; they are never parked.
     """
 
-    __slots__ = ("agent", "parked_before", "waited")
+    __slots__ = ("agent", "parked_before", "waited", "_coming")
 
     def __init__(self, agent: LoopAgent) -> None:
         self.agent = agent
         self.parked_before = agent.session.state.next_seq  # a resumed session's pending input is parked
         self.waited: dict[str, int] = {}
+        self._coming: list[tuple[Any, str, str | None]] = []  # accepted inside an observer, not committed yet (L4)
 
     # --- accepting --------------------------------------------------------------------------------
 
@@ -58,10 +59,10 @@ class Inbox:
             ValueError: the content is empty.
         """
         session = self.agent.session
-        if key is not None and (known := session.state.keys.get(key)) is not None:
+        if key is not None and (known := self.known(key)) is not None:
             return known
         limit = self.agent.spec.inbox_max
-        if len(session.state.pending) >= limit:
+        if len(session.state.pending) + len(self._uncommitted()) >= limit:
             raise InboxFull(f"the inbox of {self.agent.id!r} holds {limit} inputs (inbox_max); wait, or withdraw some")
         blocks, count = cleaned_content(content)
         if session.resumed is not None:
@@ -69,7 +70,7 @@ class Inbox:
             facts, session.resumed = session.resumed, None
             session.append(SessionResumed, **facts)
         input_id = session.next_input()
-        session.append(
+        event = session.append(
             InboxAccepted,
             id=input_id,
             kind=kind,
@@ -80,7 +81,22 @@ class Inbox:
             key=key,
             cleaned=count or None,
         )
+        if session.notifying:
+            self._coming.append((event, input_id, key))
         return input_id
+
+    def known(self, key: str) -> str | None:
+        """The id of the input that was accepted with a client's key, if there is one."""
+        for _, input_id, its_key in self._uncommitted():
+            if its_key == key:
+                return input_id
+        return self.agent.session.state.keys.get(key)
+
+    def _uncommitted(self) -> list[tuple[Any, str, str | None]]:
+        if self._coming:
+            notifying = self.agent.session.notifying
+            self._coming = [entry for entry in self._coming if notifying and entry[0].event is None]
+        return self._coming
 
     def replace(self, input_id: str, content: str | Block | Sequence[Block]) -> None:
         """Replace a pending input's content.
