@@ -1,7 +1,7 @@
-"""Standard output and standard error of a command: what nothing that is written to them can break.
+"""Standard output and standard error of a command, written so that nothing said there can break it.
 
-A reader that left (a closed pipe) or a full disk is remembered, not raised; text the terminal's encoding cannot carry is
-written out; standard error never fails a command.
+A reader that left (a closed pipe) or a full disk is remembered, not raised; text the terminal's encoding
+cannot carry is written out; standard error never fails a command.
 """
 
 from __future__ import annotations
