@@ -11,6 +11,7 @@ from .eventtypes import EventType
 from .prompt import Section
 from .providers import Provider
 from .store import Store
+from .wrapping import StartWraps
 
 if TYPE_CHECKING:
     from .harness import Harness
@@ -29,21 +30,41 @@ def collect(harness: Harness, tools: Sequence[Tool | Callable[..., Any]], provid
         ConfigError: the program's own tools or providers clash.
     """
     for hook, register in _REGISTER.items():
-        for impl in list(harness.plugins.impls(hook)):
-            name = impl.plugin_name
+        for name, item in _asked(harness, hook):
+            if name not in harness.plugins:
+                continue  # an earlier item of its own was refused, and it left
             try:
-                args = (harness,) if "harness" in impl.argnames else ()
-                answer: Any = impl.function(*args)
-                for item in answer or ():
-                    register(harness, name, item)
-            except KeyboardInterrupt:
-                raise
+                register(harness, name, item)
             except BaseException as exc:
                 harness.plugins.failed(name, hook, exc)
     for provider in providers:
         harness.providers.add(provider)
     for tool in tools:
         harness.tools.add(tool)
+
+
+def _asked(harness: Harness, hook: str) -> list[tuple[str, Any]]:
+    """What the plugins bring, each item with its plugin, as the hook's wrappers leave it."""
+    wraps = StartWraps(harness, hook, lambda plugin: {"harness": harness})
+    brought: list[tuple[str, Any]] = []
+    for impl in list(harness.plugins.impls(hook)):
+        try:
+            answer: Any = impl.function(*((harness,) if "harness" in impl.argnames else ()))
+            brought += [(impl.plugin_name, item) for item in answer or ()]
+        except KeyboardInterrupt:
+            raise
+        except BaseException as exc:
+            harness.plugins.failed(impl.plugin_name, hook, exc)
+    owners = {id(item): name for name, item in brought}
+
+    def took(plugin: str, items: Any) -> list[Any]:
+        kept = list(items)
+        for item in kept:
+            owners.setdefault(id(item), plugin)
+        return kept
+
+    items = wraps.leave([item for _, item in brought], took)
+    return [(owners[id(item)], item) for item in items]
 
 
 def leave(harness: Harness, plugin: str) -> None:

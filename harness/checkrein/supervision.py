@@ -10,6 +10,7 @@ import anyio
 
 from .hookspecs import SPECS
 from .owner import ours
+from .wrapping import StartWraps
 
 if TYPE_CHECKING:
     from pluggy import HookImpl
@@ -37,6 +38,7 @@ class Lifespans:
         Raises:
             PluginError: a required plugin failed to start.
         """
+        wraps = StartWraps(self._harness, "lifespan", self._available)
         for impl in list(self._harness.plugins.impls("lifespan")):
             try:
                 await self._enter(impl)
@@ -46,9 +48,13 @@ class Lifespans:
                 if ours(exc):
                     raise
                 self._harness.plugins.failed(impl.plugin_name, "lifespan", exc)
+        wraps.leave(None, lambda plugin, value: value)
+
+    def _available(self, plugin: str) -> dict[str, Any]:
+        return {"harness": self._harness, "tasks": Tasks(self._harness, plugin)}
 
     async def _enter(self, impl: HookImpl) -> None:
-        available = {"harness": self._harness, "tasks": Tasks(self._harness, impl.plugin_name)}
+        available = self._available(impl.plugin_name)
         manager: Any = impl.function(*[available[name] for name in impl.argnames])
         if manager is None:
             return

@@ -17,9 +17,12 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from .errors import PluginFault
 
 if TYPE_CHECKING:
+    from pluggy import HookImpl
+
+    from .harness import Harness
     from .hooks import Chain, Impl
 
-__all__ = ["Wraps", "wrapped"]
+__all__ = ["StartWraps", "Wraps", "wrapped"]
 
 OnFault: TypeAlias = "Callable[[Impl, BaseException], BaseException | None]"
 
@@ -120,3 +123,48 @@ async def wrapped(wraps: Wraps, chain: Chain, args: tuple[Any, ...], core: Calla
     if error is not None:
         raise error
     return result
+
+
+class StartWraps:
+    """Wrappers around a start-up hook, before there is a dispatcher: what fails, fails the start or is skipped (H5).
+
+    Args:
+        harness: whose plugins are asked.
+        hook: the hook's name.
+        available: the hook's arguments by name; a function of the plugin's name.
+    """
+
+    __slots__ = ("_harness", "_hook", "_open")
+
+    def __init__(self, harness: Harness, hook: str, available: Callable[[str], dict[str, Any]]) -> None:
+        self._harness = harness
+        self._hook = hook
+        self._open: list[tuple[HookImpl, Generator[None, Any, Any]]] = []
+        for impl in list(harness.plugins.wrappers(hook)):
+            given = available(impl.plugin_name)
+            try:
+                generator: Any = impl.function(*[given[name] for name in impl.argnames])
+                if next(generator, self) is self:
+                    raise RuntimeError("a wrapper yields once, it did not")
+                self._open.append((impl, generator))
+            except KeyboardInterrupt:
+                raise
+            except BaseException as exc:
+                harness.plugins.failed(impl.plugin_name, hook, exc)
+
+    def leave(self, value: Any, took: Callable[[str, Any], Any]) -> Any:
+        """Hand `value` to every wrapper, the innermost first; what one returns goes through `took(plugin, value)`."""
+        while self._open:
+            impl, generator = self._open.pop()
+            try:
+                generator.send(value)
+                generator.close()
+                raise RuntimeError("a wrapper yields once, it did more often")
+            except StopIteration as stop:
+                if stop.value is not None and stop.value is not value:
+                    value = took(impl.plugin_name, stop.value)
+            except KeyboardInterrupt:
+                raise
+            except BaseException as exc:
+                self._harness.plugins.failed(impl.plugin_name, self._hook, exc)
+        return value
