@@ -54,6 +54,8 @@ class Inputs(Fold):
         if event.id in self._pending:
             seq, kind, _ = self._pending[event.id]
             self._pending[event.id] = (seq, kind, event.content)
+        elif self.where.holes and event.id is not None and event.id not in self._settled:
+            self._pending[event.id] = (event.seq, None, event.content)  # its acceptance is lost
         else:
             self._not_pending(event)
 
@@ -105,5 +107,6 @@ class Inputs(Fold):
         self._due = []
 
     def lost(self) -> None:
-        """What the open turn was started for may have been taken in the gap."""
+        """What the open turn was started for may have been taken in the gap, and what is pending replaced."""
         self._due = []
+        self._pending = {input_id: (seq, kind, None) for input_id, (seq, kind, _) in self._pending.items()}
