@@ -55,16 +55,18 @@ def _asked(harness: Harness, hook: str) -> list[tuple[str, Any]]:
             raise
         except BaseException as exc:
             harness.plugins.failed(impl.plugin_name, hook, exc)
-    owners = {id(item): name for name, item in brought}
+    owners: dict[int, list[str]] = {}
+    for name, item in brought:
+        owners.setdefault(id(item), []).append(name)
+    changer: list[str] = []
 
     def took(plugin: str, items: Any) -> list[Any]:
-        kept = list(items)
-        for item in kept:
-            owners.setdefault(id(item), plugin)
-        return kept
+        changer.append(plugin)
+        return list(items)
 
     items = wraps.leave([item for _, item in brought], took)
-    return [(owners[id(item)], item) for item in items]
+    # Each item stays its plugin's; a new one belongs to the last wrapper that changed the list.
+    return [(names.pop(0) if (names := owners.get(id(item))) else changer[-1], item) for item in items]
 
 
 def leave(harness: Harness, plugin: str) -> None:
