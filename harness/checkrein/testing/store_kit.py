@@ -237,9 +237,9 @@ def listing(case: StoreCase, folder: Path) -> None:
     store = case.make(folder)
     assert list(store.list()) == []
     for n, name in enumerate(("b", "a", "c")):
-        writer = store.create(name, sample_lines(3 + n, agent=f"agent-{name}", begin_ms=START_MS + 1_000 * n))
-        if name != "c":
-            writer.close()
+        first = sample_lines(3 + n, agent=f"agent-{name}", begin_ms=START_MS + 1_000 * n)
+        store.create(name, first).close()
+    _, writer = reopen(store, "c")
     infos = list(store.list())
     assert [info.id for info in infos] == ["c", "a", "b"], infos
     newest = infos[0]

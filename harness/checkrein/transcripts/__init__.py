@@ -14,6 +14,7 @@ import os
 from collections.abc import Iterator
 from importlib import metadata
 from pathlib import Path
+from typing import Any
 
 from .anthropic_messages import AnthropicMessages
 from .balance import Balanced, balance
@@ -114,21 +115,22 @@ def repair(path: str | os.PathLike[str], out: str | os.PathLike[str], *, format:
     return Report(str(path), known.name, _count(balanced), _sorted(problems + balanced.problems), changes, target)
 
 
-def chat_messages(path: str | os.PathLike[str], *, format: str | None = None) -> list[dict[str, object]]:  # noqa: A002
+def chat_messages(path: str | os.PathLike[str], *, format: str | None = None) -> list[dict[str, Any]]:  # noqa: A002
     """A transcript's messages as OpenAI chat messages, whatever its format; for validators and viewers."""
     document = parse(_read(Path(path)))
     items, _ = _format_of(str(path), document, format).read(document)
     return list(_as_chat(items))
 
 
-def _as_chat(items: list[Item]) -> Iterator[dict[str, object]]:
+def _as_chat(items: list[Item]) -> Iterator[dict[str, Any]]:
     for item in items:
         if item.kind == "assistant":
             calls = [
                 {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": call.arguments}}
                 for call in item.calls
             ]
-            yield {"role": "assistant", "content": item.text or None} | ({"tool_calls": calls} if calls else {})
+            message: dict[str, Any] = {"role": "assistant", "content": item.text or None}
+            yield {**message, "tool_calls": calls} if calls else message
         elif item.kind == "result":
             yield {"role": "tool", "tool_call_id": item.call_id, "content": item.text}
         elif item.kind in ("user", "system") and item.text:
