@@ -355,7 +355,7 @@ def test_H2_a_start_wrapper_may_change_what_was_brought(run):
         assert [item.name for item in items] == ["act"]
         return []
 
-    played = play(run, wrapper("adds", register_tools=rename), plugin("p", register_tools=list), tools=())
+    played = play(run, wrapper("adds", register_tools=rename), plugin("p", register_tools=lambda: None), tools=())
     assert played.outcomes == ["acted 1"] and played.harness.tools.owner("act") == "adds"
     played = play(run, wrapper("none", register_tools=none), plugin("p", register_tools=lambda: [act]), tools=())
     assert played.outcomes == ["UNKNOWN_TOOL"]
