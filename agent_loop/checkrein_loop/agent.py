@@ -79,7 +79,7 @@ class LoopAgent:
         self.disposing = False
         self.failure: Reason | None = None  # why the turn is being ended from outside, when it is not a cancel
         self.streaming: Any = None
-        self.settled = session.state.turn if not session.state.turn_open else session.state.turn - 1
+        self._settle()
         self.driven = False
         self._status = "idle"
         self._outside: tuple[tuple[LoopAgent, int], ...] = ()
@@ -328,7 +328,7 @@ class LoopAgent:
         Raises:
             TurnCancelled: it came.
         """
-        if self.cancelled:
+        if self.cause is not None or self.disposing or self._interrupt is not None or self.failure is not None:
             raise TurnCancelled
 
     def fail(self, reason: Reason) -> None:
@@ -362,9 +362,14 @@ class LoopAgent:
             if chain is not None:
                 await self.hooks.gather(chain, self.session, "turn_end", contained=True)
         finally:
-            self.settled = self.session.state.turn
+            self._settle()
             self._hand_over()
             self.notify()
+
+    def _settle(self) -> None:
+        """Turns up to here have ended and been flushed; one that is deaf and still open has not."""
+        state = self.session.state
+        self.settled = state.turn - 1 if state.turn_open else state.turn
 
     def _hand_over(self) -> None:
         interrupt, self._interrupt = self._interrupt, None
@@ -382,7 +387,7 @@ class LoopAgent:
         """The driver is gone."""
         self.driven = False
         self.cause = None
-        self.settled = self.session.state.turn
+        self._settle()
         if self._status == "running" and not self.disposing:
             try:
                 self.set_status("idle")

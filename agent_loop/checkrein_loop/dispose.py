@@ -67,12 +67,24 @@ async def deaf_watch(agent: LoopAgent, turn: int) -> None:
     state = agent.session.state
     if not state.turn_open or state.turn != turn:
         return
-    running = [call.name for call in state.open_calls if call.begun]
-    what = f"tool {', '.join(running)}" if running else "a hook or the provider"
+    author, what = suspect(agent)
     agent.hooks.faults.write(
-        running[0] if running else "unknown",
+        author,
         "cancel",
         TimeoutError(f"{what} has not ended {DEAF_S:g} s after its cancellation; what may be deaf belongs in a thread"),
         agent.session,
         "contained",
     )
+
+
+def suspect(agent: LoopAgent) -> tuple[str, str]:
+    """Whose code is running in the open turn, and what to call it."""
+    state, author = agent.session.state, agent.session.author
+    running = [call.name for call in state.open_calls if call.begun]
+    if running:
+        return running[0], f"tool {', '.join(running)}"
+    if author is not None:
+        return author, f"plugin {author}"
+    if state.request_open and state.header is not None:
+        return state.header.provider, f"provider {state.header.provider}"
+    return "unknown", "a hook or the provider"

@@ -165,7 +165,7 @@ class _Run:
             arguments=call.arguments if changed or call.parent is not None else None,
             changed_by=list(changed) or None,
         )
-        if tool.effect != "read_only":
+        if tool.effect != "read_only" and agent.hooks.session_flush is not None:
             try:
                 await agent.flush("call")
             except GateClosed as exc:

@@ -64,7 +64,8 @@ async def generate(agent: LoopAgent, turn: int, step: int, options: dict[str, An
         # Anew for each attempt: a plugin may cut a history that was too long for the model (C14).
         prepared = await prepare(agent, turn, step, options)
         agent.session.append(RequestStart, turn=turn, step=step, attempt=attempt, **prepared.start)
-        await agent.flush("request")
+        if agent.hooks.session_flush is not None:
+            await agent.flush("request")
         agent.checkpoint()
         assembler, error = await stream(agent, prepared, turn, step, attempt)
         if error is None:

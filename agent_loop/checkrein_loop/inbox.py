@@ -157,14 +157,15 @@ class Inbox:
 
     def waiting(self) -> list[Pending]:
         """Injected context, then steering, for the step boundary."""
+        if not self.agent.session.state.pending:
+            return []
         pending = list(self.agent.session.state.pending.values())
-        if not pending:
-            return pending
         return [e for e in pending if e.kind == "context"] + [e for e in pending if e.kind == "steering"]
 
     def steering_waits(self) -> bool:
         """Whether steering is pending."""
-        return any(entry.kind == "steering" for entry in self.agent.session.state.pending.values())
+        pending = self.agent.session.state.pending
+        return bool(pending) and any(entry.kind == "steering" for entry in pending.values())
 
     def _candidates(self) -> list[Pending]:
         return [entry for entry in self.agent.session.state.pending.values() if entry.kind in KINDS]

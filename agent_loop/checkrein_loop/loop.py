@@ -105,6 +105,7 @@ async def run_steps(agent: LoopAgent, turn: int, options: dict[str, Any]) -> Rea
         agent.checkpoint()
         calls, waits = bool(answer.calls), agent.inbox.steering_waits()
         vote = await continuation(agent, turn, step, calls or waits)
+        agent.checkpoint()  # a voter may have swallowed the cancellation
         if isinstance(vote, tuple):
             stop, plugin = vote
             return Reason("completed") if not calls else stopped(stop, plugin)

@@ -92,7 +92,7 @@ class Prompt:
     __slots__ = ("_system", "_tools", "_tool_key", "_ids", "_last", "_head")
 
     def __init__(self) -> None:
-        self._system: tuple[str, ...] = ()
+        self._system: tuple[str, ...] | None = None
         self._tools: tuple[ToolSchema, ...] = ()
         self._tool_key: Any = None
         self._ids: dict[Any, tuple[Any, str]] = {}
@@ -102,7 +102,7 @@ class Prompt:
     def system(self, agent: LoopAgent) -> tuple[str, ...]:
         """The prompt's parts now; the same tuple as before while nothing changed."""
         sections = agent.harness.sections
-        if sections or not self._system:
+        if sections or self._system is None:
             parts = assemble(sections, agent, agent.spec.system_prompt)
             if parts != self._system:
                 self._system = tuple(clean(part)[0] for part in parts)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import anyio
 
 from checkrein.errors import AgentDisposed, AgentError, GateClosed
-from checkrein.events import AssistantAnswer
+from checkrein.events import AssistantAnswer, RequestEnd
 from checkrein.messages import CallBlock, Usage, content_text
 from checkrein.results import InputStatus, TurnResult
 
@@ -85,7 +85,8 @@ class LoopReceipt:
             if status.state == "discarded":
                 raise self._discarded(status.reason or "")
             if agent.status == "disposed":
-                raise AgentDisposed(f"the agent {agent.id!r} was disposed before a turn took input {self._id}")
+                what = "a turn took" if status.turn is None else f"turn {status.turn} ended, which took"
+                raise AgentDisposed(f"the agent {agent.id!r} was disposed before {what} input {self._id}")
             await agent.moved()
 
     def _discarded(self, reason: str) -> AgentError | GateClosed:
@@ -117,6 +118,6 @@ def result_of(agent: LoopAgent, turn: int) -> TurnResult:
         if type(event) is AssistantAnswer:
             has_calls = any(type(block) is CallBlock for block in event.content)
             text = "" if has_calls else content_text(event.content)
-        elif event.type == "request/end" and getattr(event, "usage", None) is not None:
-            usage = usage + event.usage  # type: ignore[union-attr, operator]
+        elif type(event) is RequestEnd and event.usage is not None:
+            usage = usage + event.usage
     return TurnResult(turn, end.reason, text, usage, end.steps, events, agent.values.get(turn))

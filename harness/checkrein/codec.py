@@ -17,14 +17,25 @@ import msgspec
 from .errors import NotPlainJSON, RefusedAtAppend
 from .events import AnyEvent, FreeEvent, KnownEvent
 
-__all__ = ["encode", "seal", "unseal", "decode", "decode_all", "decode_body", "plain", "DamagedLine", "SUFFIX_BYTES"]
+__all__ = [
+    "encode",
+    "fast_encode",
+    "seal",
+    "unseal",
+    "decode",
+    "decode_all",
+    "decode_body",
+    "plain",
+    "DamagedLine",
+    "SUFFIX_BYTES",
+]
 
 SUFFIX_BYTES = 18
 MAX_DEPTH = 100
 
 _encoder = msgspec.json.Encoder()
 _known = msgspec.json.Decoder(KnownEvent)
-_encode = _encoder.encode
+_encode = fast_encode = _encoder.encode
 
 
 class DamagedLine(ValueError):

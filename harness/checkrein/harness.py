@@ -176,7 +176,9 @@ class Harness:
             for agent in self.agents:
                 await agent.dispose()
         await self._lifespans.leave()
-        await self.owner.close()
+        if not await self.owner.close(self.close_timeout_s):
+            left = TimeoutError(f"something deaf to its cancellation still ran {self.close_timeout_s:g} s after closing")
+            self.hooks.faults.write("checkrein", "close", left, None, "contained")
         self.threads.close()
 
     def _plugin_changed(self, name: str, present: bool) -> None:

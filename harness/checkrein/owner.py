@@ -92,12 +92,21 @@ class Owner:
     async def _protected(self, fn: Callable[..., Coroutine[Any, Any, Any]], *args: Any) -> None:
         await fn(*args)
 
-    async def close(self) -> None:
-        """Cancel what is left and wait until it is gone."""
+    async def close(self, timeout_s: float = float("inf")) -> bool:
+        """Cancel what is left and wait until it is gone.
+
+        Args:
+            timeout_s: seconds to wait for what is deaf to its cancellation; it cannot be forced (C1).
+
+        Returns:
+            Whether everything is gone.
+        """
         if self._group is not None:
             self._group.cancel_scope.cancel()
         if self._ready.is_set():
-            await self._done.wait()
+            with anyio.move_on_after(timeout_s):
+                await self._done.wait()
+        return self._done.is_set() or not self._ready.is_set()
 
 
 def ours(exc: BaseException) -> bool:

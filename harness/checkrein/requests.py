@@ -57,9 +57,8 @@ class Digester:
         if not incremental or epoch != self._epoch or key != self._key or n < self._done:
             self._epoch, self._key, self._hash, self._done = epoch, key, sha256(), 0
         chain = self._hash
-        for i in range(self._done, n):
-            chain.update(_encode(messages[i]))
-            chain.update(b"\n")
+        for message in messages[self._done : n]:
+            chain.update(_encode(message) + b"\n")
         self._done = n
         whole = chain.copy()
         whole.update(header)

@@ -10,11 +10,12 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from time import time_ns
 from typing import TYPE_CHECKING, Any, TypeVar, overload
+from zlib import crc32
 
-from .codec import encode, plain, seal
+from .codec import encode, fast_encode, plain, seal
 from .errors import RefusedAtAppend
 from .events import AnyEvent, Event, FreeEvent, PluginFaulted
-from .rules import apply, check
+from .rules import CHECKS, FOLDS, apply, check
 from .state import State
 from .text import clean_json
 
@@ -190,13 +191,22 @@ class Session:
         return f"i{self._inputs}"
 
     def _commit(self, event: AnyEvent) -> None:
-        body = encode(event)
-        check(self.state, event)
-        line = seal(body)
+        # encode, seal, check and apply are written out here: a call costs as much as what most of them do.
+        try:
+            body = fast_encode(event)
+        except (TypeError, ValueError, RecursionError):
+            body = encode(event)  # a FreeEvent; or it says in our words what is wrong
+        state, kind = self.state, event.__class__
+        if (strict := CHECKS.get(kind)) is not None:
+            strict(state, event)
+        head = body[:-1]
+        line = b'%b,"crc":"%08x"}' % (head, crc32(head))
         try:
             self.lines.append(line)
             self.events.append(event)  # the commit: from here on the event exists
-            apply(self.state, event)
+            state.next_seq += 1
+            if (fold := FOLDS.get(kind)) is not None:
+                fold(state, event)
         except BaseException:
             self._refold()
             raise

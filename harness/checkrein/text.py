@@ -20,6 +20,8 @@ def clean(text: str) -> tuple[str, int]:
     Returns:
         The text as UTF-8 can carry it, and how many characters were replaced.
     """
+    if text.isascii():
+        return text, 0
     try:
         text.encode()
         return text, 0
