@@ -195,10 +195,14 @@ def record(clock: _Clock, assembler: Assembler, outcome: str, error: ProviderErr
     def append(kind: type[Event], **fields: Any) -> None:
         # An observer's KeyboardInterrupt comes behind the commit; the rest is logged before it goes on (L4).
         nonlocal held
+        session = clock.agent.session
+        logged = len(session.events)
         try:
-            clock.agent.session.append(kind, turn=clock.turn, step=clock.step, **fields)
+            session.append(kind, turn=clock.turn, step=clock.step, **fields)
         except KeyboardInterrupt as exc:
             held = exc
+            if len(session.events) == logged:  # it struck before the commit
+                session.append(kind, turn=clock.turn, step=clock.step, **fields)
 
     for place, part in enumerate(assembler.parts.values()):
         if part.kind == "thinking":
@@ -233,20 +237,20 @@ def shown_text(assembler: Assembler) -> tuple[str, int]:
 def keep_partial(agent: LoopAgent, turn: int, step: int, shown: tuple[str, int]) -> None:
     """Keep what was shown of an answer that something came in the way of (C3)."""
     text, count = shown
-    if text and agent.session.state.step_open and not agent.session.state.answered:
-        agent.session.append(AssistantPartial, turn=turn, step=step, text=text, cleaned=count or None)
+    session, state = agent.session, agent.session.state
+    if state.request_open:  # it came in the way of request/end too
+        session.append(RequestEnd, turn=turn, step=step, attempt=state.attempt, outcome="error")
+    if text and state.step_open and not state.answered:
+        session.append(AssistantPartial, turn=turn, step=step, text=text, cleaned=count or None)
 
 
 def answered(assembler: Assembler) -> bool:
     """Whether there is anything to keep: text, a call or a part we do not know; a filter's silence counts too."""
+    for part in assembler.parts.values():
+        if part.kind == "call" or part.kind == "opaque" or (part.kind == "text" and any(part.pieces)):
+            return True
     finish = assembler.finish
-    if finish is not None and finish.reason in ("max_tokens", "content_filter", "refusal"):
-        return True
-    return any(
-        part.kind in ("call", "opaque") or any(part.pieces)
-        for part in assembler.parts.values()
-        if part.kind != "thinking"
-    )
+    return finish is not None and finish.reason in ("max_tokens", "content_filter", "refusal")
 
 
 def answer_of(assembler: Assembler, provider: Provider, turn: int, step: int) -> Generated:

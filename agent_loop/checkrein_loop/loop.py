@@ -24,16 +24,19 @@ from checkrein.events import (
     TurnStart,
     UserInput,
 )
-from checkrein.messages import AssistantMessage, CallBlock, Source
+from checkrein.messages import CallBlock, Source
 from checkrein.owner import absorb, ours
 
 from .ends import StepFailed, why
 from .generate import generate
 from .inbox import cleaned_content
-from .rewrite import rewritten
+from .outputs import completed
+from .rewrite import Final, rewritten
 from .tools import run_calls
 
 if TYPE_CHECKING:
+    from checkrein.hooks import Chain
+
     from .agent import LoopAgent
 
 
@@ -89,7 +92,11 @@ async def run_turn(agent: LoopAgent) -> None:
         leaving = exc
         reason = why(agent, exc)
     finally:
-        closed(session, reason or why(agent, None))
+        reason = reason or why(agent, None)
+        try:
+            closed(session, reason)
+        finally:
+            closed(session, reason)  # nothing is left to do, unless something struck before the first one began (T3)
     if leaving is not None and ours(leaving):
         raise leaving  # the harness is closing: the turn is balanced, the driver goes
 
@@ -101,30 +108,35 @@ async def run_steps(agent: LoopAgent, turn: int, options: dict[str, Any]) -> Rea
     agent.checkpoint()
     while True:
         step += 1
-        answer = await run_step(agent, turn, step, options)
+        calls = await run_step(agent, turn, step, options)
         agent.checkpoint()
-        calls, waits = bool(answer.calls), agent.inbox.steering_waits()
-        vote = await continuation(agent, turn, step, calls or waits)
-        agent.checkpoint()  # a voter may have swallowed the cancellation
+        waits = agent.inbox.steering_waits()
+        vote: bool | tuple[Stop, str] = False
+        if agent.hooks.turn_continuation is not None:
+            vote = await continuation(agent, agent.hooks.turn_continuation, turn, step, calls or waits)
+            agent.checkpoint()  # a voter may have swallowed the cancellation
         if isinstance(vote, tuple):
             stop, plugin = vote
-            return Reason("completed") if not calls else stopped(stop, plugin)
+            return completed(agent, turn, options) if not calls else stopped(stop, plugin)
         more = vote or calls or (waits and extensions < agent.spec.max_steering_extensions)
         if not more:
-            return Reason("completed")
+            return completed(agent, turn, options)
         if limit and step >= limit:
             # A final answer with only steering left is complete; that input becomes the next turn's.
-            return Reason("step_limit", max_steps=limit) if calls or vote else Reason("completed")
+            return Reason("step_limit", max_steps=limit) if calls or vote else completed(agent, turn, options)
         extensions = 0 if calls else extensions + 1
 
 
-async def run_step(agent: LoopAgent, turn: int, step: int, options: dict[str, Any]) -> AssistantMessage:
-    """Run one step: take what waits, ask the model, log its answer, run its calls."""
+async def run_step(agent: LoopAgent, turn: int, step: int, options: dict[str, Any]) -> bool:
+    """Run one step: take what waits, ask the model, log its answer, run its calls. Returns whether there were calls."""
     session = agent.session
     session.append(StepStart, turn=turn, step=step)
-    take_waiting(agent, turn, step)
+    if session.state.pending:
+        take_waiting(agent, turn, step)
     generated = await generate(agent, turn, step, options)
-    final = await rewritten(agent, turn, step, generated)
+    final = Final(generated.message.content)
+    if agent.hooks.step_result is not None and generated.failure is None:
+        final = await rewritten(agent, agent.hooks.step_result, turn, step, generated)
     session.append(
         AssistantAnswer,
         turn=turn,
@@ -141,7 +153,7 @@ async def run_step(agent: LoopAgent, turn: int, step: int, options: dict[str, An
     if calls:
         await run_calls(agent, turn, step, calls, generated.provider_ids)
     session.append(StepEnd, turn=turn, step=step)
-    return AssistantMessage(final.content)
+    return bool(calls)
 
 
 def take_waiting(agent: LoopAgent, turn: int, step: int) -> None:
@@ -152,11 +164,8 @@ def take_waiting(agent: LoopAgent, turn: int, step: int) -> None:
         agent.session.append(kind, **fields, content=entry.content, source=entry.source)
 
 
-async def continuation(agent: LoopAgent, turn: int, step: int, default: bool) -> bool | tuple[Stop, str]:
+async def continuation(agent: LoopAgent, chain: Chain, turn: int, step: int, default: bool) -> bool | tuple[Stop, str]:
     """Ask `turn_continuation`: True to continue because a plugin said so, a Stop with its author, or False."""
-    chain = agent.hooks.turn_continuation
-    if chain is None:
-        return False
     word = "continue" if default else "stop"
     vote, plugin = await agent.hooks.vote(
         chain, agent.session, (agent, turn, step, word), (Stop, Continue), _valid_continuation

@@ -209,9 +209,14 @@ class Session:
                 fold(state, event)
         except BaseException:
             self._refold()
+            if self.events and self.events[-1] is event:
+                self._notify(event)
             raise
         if self._observers or (self.hooks is not None and self.hooks.session_event is not None):
-            self._notify(event)
+            try:
+                self._notify(event)
+            finally:
+                self._notifying = False  # also when something struck where _notify would have said so
 
     def _refold(self) -> None:
         """Fold the state again from the log, in place, however often something strikes meanwhile (L3)."""
@@ -246,16 +251,17 @@ class Session:
         """Tell everybody, then commit what they appended, in order, at most 8 generations deep (L4)."""
         held: BaseException | None = None
         self._generation = 0
-        while True:
-            self._notifying = True
+        told: AnyEvent | None = event
+        while told is not None:
             try:
-                held = self._tell(event) or held
+                self._notifying = True
+                held = self._tell(told) or held
+            except BaseException as exc:  # struck between two observers: the deferred appends are owed all the same
+                held = exc
             finally:
                 self._notifying = False
-            again = self._next_deferred()
-            if again is None:
-                break
-            event = again
+            told, struck = self._next_deferred()
+            held = struck or held
         self._generation = 0
         if held is not None:
             raise held
@@ -282,39 +288,57 @@ class Session:
         self._deferred.append(deferred)
         return deferred
 
-    def _next_deferred(self) -> AnyEvent | None:
-        """Commit the next deferred append that is legal, and return it; None when there is none left."""
-        while self._deferred:
-            deferred = self._deferred.popleft()
+    def _next_deferred(self) -> tuple[AnyEvent | None, BaseException | None]:
+        """Commit the next deferred append that is legal.
+
+        Returns:
+            The event, None when there is none left; and what struck meanwhile, if something did.
+        """
+        struck: BaseException | None = None
+        for _ in range(MAX_REFOLDS + len(self._deferred)):
+            if not self._deferred:
+                break
+            deferred = self._deferred[0]
             self._generation = deferred.generation
             try:
-                if deferred.generation > MAX_GENERATIONS and not deferred.is_fault:
-                    raise RefusedAtAppend(f"observers answered events with events {MAX_GENERATIONS} times in a row")
-                event = deferred.make()
-                body = encode(event)
-                check(self.state, event)
-            except RefusedAtAppend as exc:
+                event, body = self._made(deferred)
+            except Exception as exc:
+                self._deferred.popleft()
                 # Answers to the fault that ended the chain are dropped in silence: it has been told once.
                 if deferred.generation <= MAX_GENERATIONS + 1:
                     self._fault(deferred.plugin, exc, None)
+                continue
+            except BaseException as exc:
+                struck = exc  # it is still owed
                 continue
             try:
                 self.lines.append(seal(body))
                 self.events.append(event)
                 apply(self.state, event)
-            except BaseException:
+            except BaseException as exc:
+                struck = exc
                 self._refold()
-                raise
+                if self.events[-1] is not event:
+                    continue
+            self._deferred.popleft()
             deferred.event = event
-            return event
-        return None
+            return event, struck
+        return None, struck
+
+    def _made(self, deferred: Deferred) -> tuple[AnyEvent, bytes]:
+        if deferred.generation > MAX_GENERATIONS and not deferred.is_fault:
+            raise RefusedAtAppend(f"observers answered events with events {MAX_GENERATIONS} times in a row")
+        event: AnyEvent = deferred.make()
+        body = encode(event)
+        check(self.state, event)
+        return event, body
 
     def _fault(self, plugin: str | None, exc: BaseException, event: AnyEvent | None) -> None:
         """Report a fault; what is appended for it waits its turn."""
         if self.on_fault is None:
             return
-        self._notifying = True
         try:
+            self._notifying = True
             self.on_fault(self, plugin, exc, event)
         finally:
             self._notifying = False
