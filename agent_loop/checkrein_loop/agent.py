@@ -48,10 +48,19 @@ _inside: ContextVar[tuple[tuple[LoopAgent, int], ...]] = ContextVar("checkrein_i
 class Waiter:
     """Somebody who waits for an input; a KeyboardInterrupt the driver held is raised here (C10)."""
 
-    __slots__ = ("interrupt",)
+    __slots__ = ("interrupt", "_inbox", "_input_id")
 
-    def __init__(self) -> None:
+    def __init__(self, inbox: Inbox, input_id: str) -> None:
         self.interrupt: BaseException | None = None
+        self._inbox: Inbox | None = inbox
+        self._input_id = input_id
+        inbox.join(input_id)
+
+    def leave(self) -> None:
+        """Wait no longer; the input may be parked."""
+        inbox, self._inbox = self._inbox, None
+        if inbox is not None:
+            inbox.leave(self._input_id)
 
 
 class LoopAgent:
@@ -378,6 +387,7 @@ class LoopAgent:
         if self._waiters:
             for waiter in self._waiters:
                 waiter.interrupt = interrupt
+                waiter.leave()  # it raises before it could see a result: its input is parked with the rest
         else:
             import signal
 
@@ -503,8 +513,7 @@ class LoopAgent:
     @contextmanager
     def waiting_for(self, input_id: str) -> Iterator[Waiter]:
         """Register a waiter; input that is waited for is not parked."""
-        self.inbox.join(input_id)
-        waiter = Waiter()
+        waiter = Waiter(self.inbox, input_id)
         self._waiters.append(waiter)
         if self._status == "idle" and not self.disposing and self.inbox.owed():
             self._start()
@@ -512,4 +521,4 @@ class LoopAgent:
             yield waiter
         finally:
             self._waiters.remove(waiter)
-            self.inbox.leave(input_id)
+            waiter.leave()

@@ -13,6 +13,8 @@ from checkrein.text import clean
 from .generate import keep_partial
 
 if TYPE_CHECKING:
+    from checkrein.hooks import Chain
+
     from .agent import LoopAgent
     from .generate import Generated
 
@@ -27,12 +29,9 @@ class Final:
     replaced: dict[str, Any] | None = None
 
 
-async def rewritten(agent: LoopAgent, turn: int, step: int, generated: Generated) -> Final:
+async def rewritten(agent: LoopAgent, chain: Chain, turn: int, step: int, generated: Generated) -> Final:
     """Run the fold; when it fails, the answer that was paid for is kept as `assistant/partial` (H1)."""
-    chain = agent.hooks.step_result
     message = generated.message
-    if chain is None or generated.failure is not None:
-        return Final(message.content)
     try:
         out, plugins = await agent.hooks.fold(chain, agent.session, (agent, turn, step), message, AssistantMessage)
     except BaseException:
