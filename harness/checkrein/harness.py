@@ -177,7 +177,7 @@ class Harness:
                 await agent.dispose()
         await self._lifespans.leave()
         if not await self.owner.close(self.close_timeout_s):
-            left = TimeoutError(f"something deaf to its cancellation still ran {self.close_timeout_s:g} s after closing")
+            left = TimeoutError(f"something deaf to its cancellation still runs after {self.close_timeout_s:g} s")
             self.hooks.faults.write("checkrein", "close", left, None, "contained")
         self.threads.close()
 

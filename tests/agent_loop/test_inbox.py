@@ -545,7 +545,7 @@ def test_I8_input_never_lands_between_a_call_and_its_result(run, scripted):
             await agent.idle()
             return agent
 
-    agent = run(main)
+    run(main)
     assert sent(model.requests[1])[1:] == ["assistant: ", "tool: slept", "tool: 2", "user: c", "user: s"]
 
 
