@@ -741,9 +741,6 @@ KI: dict[str, Any] = {
     "request": lambda: {"plugins": [plugin(agent_request=lambda agent: _ki())], "turn": "x"},
     "vote": lambda: {"plugins": [plugin(turn_continuation=lambda agent: _ki())], "turn": "x"},
     "flush": lambda: {"plugins": [plugin(session_flush=_ki_at_request)], "turn": "x"},
-        "plugins": [plugin(session_flush=lambda gate: _ki() if gate == "request" else None)],
-        "turn": "x",
-    },
 }
 
 
