@@ -102,7 +102,9 @@ RACES: dict[str, Race] = {
     "timeout_or_cancel": Race([[TIE, TIE]], [["run"], ["cancel"], ["send"]]),
     "waiter_or_turn": Race([WORK, "a"], [["run 1s"], ["run 1s", "run"], ["send"]]),
     "waiter_or_cancel": Race([WORK, WORK], [["run 1s"], ["cancel"], ["steer", "wake"]]),
-    "withdraw_or_take": Race([WORK, "a"], [["send", "withdraw"], ["steer", "replace", "withdraw"], ["inject", "replace"]]),
+    "withdraw_or_take": Race(
+        [WORK, "a"], [["send", "withdraw"], ["steer", "replace", "withdraw"], ["inject", "replace"]]
+    ),
     "retry_or_cancel": Race(
         [error("SERVER"), error("SERVER")], [["run"], ["cancel"], ["steer"]], policy={"request_error": [Retry(1.0)] * 2}
     ),
@@ -113,7 +115,9 @@ RACES: dict[str, Race] = {
     ),
     "stored": Race([[WORK, LOOK], "a"], [["run"], ["send", "steer"], ["cancel"], ["send", "inject"]], store=True),
     "stored_disposed": Race([[WORK, LOOK]], [["run 1s"], ["send", "steer"], ["dispose"]], store=True),
-    "steered_without_end": Race(["a"] * 3, [["run"], ["steer"] * 4, ["steer"] * 4], spec={"max_steering_extensions": 2}),
+    "steered_without_end": Race(
+        ["a"] * 3, [["run"], ["steer"] * 4, ["steer"] * 4], spec={"max_steering_extensions": 2}
+    ),
     "few_steps": Race([LOOK, LOOK, LOOK], [["run"], ["steer"], ["run"], ["inject"]], spec={"max_steps": 2}),
     "full_inbox": Race([WORK], [["send"] * 3, ["steer"] * 3, ["run"]], spec={"inbox_max": 3}),
 }
@@ -186,7 +190,11 @@ async def race(name: str, seed: int) -> tuple[list[str], Any]:
         found = problems(agent, party, model)
     if agent.session.state.turn_open:
         found.append("a turn is open after the harness closed")
-    if store is not None and len(agent.session) > 1 and bytes(store.raw(agent.session.id)).splitlines() != agent.session.lines:
+    if (
+        store is not None
+        and len(agent.session) > 1
+        and bytes(store.raw(agent.session.id)).splitlines() != agent.session.lines
+    ):
         found.append("the store does not hold the log's bytes")
     return found, agent.session
 

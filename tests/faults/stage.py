@@ -71,7 +71,9 @@ class Stage:
 
 
 @asynccontextmanager
-async def stage(script: Any, seams: Seams, *, plugins: Sequence[object] = (), store: Any = None) -> AsyncIterator[Stage]:
+async def stage(
+    script: Any, seams: Seams, *, plugins: Sequence[object] = (), store: Any = None
+) -> AsyncIterator[Stage]:
     """Give one agent with everything a script needs.
 
     Args:

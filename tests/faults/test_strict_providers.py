@@ -39,7 +39,9 @@ def invalid(events: Sequence[AnyEvent], every: bool) -> tuple[int, list[str]]:
         apply(state, event)
         if every or event.type in BOUNDARIES:
             tried += 1
-            found += [f"behind {event.type} {event.seq}: {problem}" for problem in validate_history(state.history.view())]
+            found += [
+                f"behind {event.type} {event.seq}: {problem}" for problem in validate_history(state.history.view())
+            ]
     return tried, found
 
 
@@ -62,7 +64,10 @@ def test_O15_every_prefix_of_the_base_scripts(recording: Recording) -> None:
 def test_the_recordings_are_distinct_and_hold_what_is_hard() -> None:
     """Otherwise the tests above say little."""
     assert len({tuple(event.type for event in recording.events) for recording in RECORDINGS}) >= 30
-    assert {recording.name for recording in RECORDINGS} >= BASE - {"bad_arguments, cancelled", "three_parallel, cancelled"}
+    assert {recording.name for recording in RECORDINGS} >= BASE - {
+        "bad_arguments, cancelled",
+        "three_parallel, cancelled",
+    }
     for recording in RECORDINGS:
         state = State()
         for event in recording.events:

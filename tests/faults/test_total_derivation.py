@@ -1,6 +1,6 @@
 """L8, R1, R2: whatever is missing of a log, it loads, its history is valid, and it can be repaired and continued.
 
-    pytest tests/faults/test_total_derivation.py --faults=full     # every run of events of every recording
+pytest tests/faults/test_total_derivation.py --faults=full     # every run of events of every recording
 """
 
 from __future__ import annotations
@@ -159,7 +159,9 @@ def test_L3_L5_the_live_fold_is_the_logs(at: int) -> None:
 
 SOUP = settings(max_examples=150, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
 MEMBERS = st.dictionaries(
-    st.sampled_from(["turn", "step", "call_id", "id", "content", "message", "reason", "kind", "name", "end", "attempt"]),
+    st.sampled_from(
+        ["turn", "step", "call_id", "id", "content", "message", "reason", "kind", "name", "end", "attempt"]
+    ),
     st.one_of(
         st.integers(-1, 3),
         st.sampled_from(["c1.1.1", "c1.1.2", "i1", "completed", "", "text"]),
