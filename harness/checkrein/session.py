@@ -260,8 +260,11 @@ class Session:
                 held = exc
             finally:
                 self._notifying = False
-            told, struck = self._next_deferred()
-            held = struck or held
+            try:
+                told, struck = self._next_deferred()
+                held = struck or held
+            except BaseException as exc:
+                told, held = None, exc
         self._generation = 0
         if held is not None:
             raise held
@@ -299,6 +302,9 @@ class Session:
             if not self._deferred:
                 break
             deferred = self._deferred[0]
+            if deferred.event is not None:  # committed, and struck before it was taken off
+                self._deferred.popleft()
+                continue
             self._generation = deferred.generation
             try:
                 event, body = self._made(deferred)
@@ -314,14 +320,15 @@ class Session:
             try:
                 self.lines.append(seal(body))
                 self.events.append(event)
+                deferred.event = event
                 apply(self.state, event)
             except BaseException as exc:
                 struck = exc
                 self._refold()
                 if self.events[-1] is not event:
                     continue
+                deferred.event = event
             self._deferred.popleft()
-            deferred.event = event
             return event, struck
         return None, struck
 
