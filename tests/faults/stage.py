@@ -178,6 +178,6 @@ def faults(session: Any) -> list[PluginFaulted]:
     return [event for event in session.events if type(event) is PluginFaulted]
 
 
-def judged(session: Any) -> list[str]:
-    """What the oracle says of a session's log."""
-    return [str(violation) for violation in check_events(session.events)]
+def judged(session: Any, *, open_ok: bool = False) -> list[str]:
+    """What the oracle says of a session's log; `open_ok` if a turn may be open."""
+    return [str(violation) for violation in check_events(session.events, open_ok=open_ok)]
