@@ -306,6 +306,7 @@ def torn() -> ProviderError:
 
 def provider_error(exc: BaseException, clock: _Clock) -> ProviderError:
     """Make a ProviderError of whatever a provider raised; before the first chunk it is of kind generate."""
+    exc = real_error(exc)
     if isinstance(exc, ProviderError):
         return exc
     kind = "timeout" if isinstance(exc, TimeoutError) else "generate" if clock.first is None else "stream"
@@ -313,6 +314,17 @@ def provider_error(exc: BaseException, clock: _Clock) -> ProviderError:
     error = ProviderError(f"{type(exc).__name__}: {describe(exc)}", kind=kind, code=code)
     error.__cause__ = exc
     return error
+
+
+def real_error(exc: BaseException) -> BaseException:
+    """What a provider's own task group wrapped: the real error, further ones as its notes."""
+    while isinstance(exc, BaseExceptionGroup):
+        real = [each for each in exc.exceptions if not isinstance(each, anyio.get_cancelled_exc_class())]
+        first, *others = real or exc.exceptions
+        for other in others:
+            first.add_note(f"and {type(other).__name__}: {describe(other)}")
+        exc = first
+    return exc
 
 
 def blame(agent: LoopAgent, provider: Provider, exc: BaseException) -> None:

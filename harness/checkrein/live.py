@@ -218,7 +218,11 @@ class TurnStream:
         session = self._agent.session
         self._next = len(session.events)
         self._stop = self._attach(self._buffer)
-        self.receipt = self._accept()
+        try:
+            self.receipt = self._accept()
+        except BaseException:
+            self._stop()
+            raise
         return self
 
     def __aiter__(self) -> AsyncIterator[Live]:
@@ -294,5 +298,6 @@ class TurnStream:
             self._agent.withdraw(self.receipt.id, "the stream was left")
         elif status.state == "in turn" and self._ended is None:
             self._agent.cancel("user" if exc[0] is None else "task")
-            with anyio.CancelScope(shield=True), anyio.move_on_after(5):
+            with anyio.CancelScope(shield=True) as scope:
+                scope.cancel()  # a cancelled waiter leaves behind the end of its turn, within a bound (C8)
                 await self.receipt.result()
