@@ -8,7 +8,7 @@ does not fit its type is kept as a FreeEvent.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, cast
 from zlib import crc32
 
@@ -134,8 +134,14 @@ def _free(body: bytes) -> FreeEvent:
     return FreeEvent(kind, seq, time, fields)
 
 
-def plain(value: Any, path: str = "$", depth: int = MAX_DEPTH) -> Any:
+def plain(value: Any, path: str = "$", depth: int = MAX_DEPTH, text: Callable[[str], str] | None = None) -> Any:
     """Return value if it is plain JSON (L2), copied so that its owner cannot change it later.
+
+    Args:
+        value: anything.
+        path: where it stands, for the error.
+        depth: how deep it may nest.
+        text: what is made of each string, keys included; without it a lone surrogate is refused.
 
     Raises:
         NotPlainJSON: with the path of the first thing that is not.
@@ -144,6 +150,8 @@ def plain(value: Any, path: str = "$", depth: int = MAX_DEPTH) -> Any:
     if value is None or kind is bool or kind is int:
         return value
     if kind is str:
+        if text is not None:
+            return text(value)
         try:
             value.encode()
         except UnicodeEncodeError:
@@ -156,10 +164,10 @@ def plain(value: Any, path: str = "$", depth: int = MAX_DEPTH) -> Any:
     if depth <= 0:
         raise NotPlainJSON(path, "deeper nesting than 100")
     if kind is list or kind is tuple:
-        return [plain(item, f"{path}[{i}]", depth - 1) for i, item in enumerate(value)]
+        return [plain(item, f"{path}[{i}]", depth - 1, text) for i, item in enumerate(value)]
     if kind is dict:
         for key in value:
             if type(key) is not str:
                 raise NotPlainJSON(path, f"the key {key!r} of type {type(key).__name__}")
-        return {plain(key, path): plain(item, f"{path}.{key}", depth - 1) for key, item in value.items()}
+        return {plain(key, path, 1, text): plain(item, f"{path}.{key}", depth - 1, text) for key, item in value.items()}
     raise NotPlainJSON(path, kind.__name__)

@@ -17,7 +17,7 @@ from .errors import RefusedAtAppend
 from .events import AnyEvent, Event, FreeEvent, PluginFaulted
 from .rules import CHECKS, FOLDS, apply, check
 from .state import State
-from .text import clean_json
+from .text import clean
 
 if TYPE_CHECKING:
     from .eventtypes import Balance, EventType
@@ -169,8 +169,15 @@ class Session:
         """
         if any(name in fields for name in ("type", "seq", "time", "crc")):
             raise RefusedAtAppend("expected members of the plugin's own, got one of type, seq, time, crc")
-        cleaned, count = clean_json(fields)
-        members = plain(cleaned)
+        count = 0
+
+        def cleaned(text: str) -> str:
+            nonlocal count
+            text, replaced = clean(text)
+            count += replaced
+            return text
+
+        members = plain(fields, text=cleaned)
         if plugin is not None:
             members["plugin"] = plugin
         if count:
