@@ -88,10 +88,9 @@ async def harness_for(store):
     plugins = [Four()] if HOOKS else []
     kept = None
     if store:
-        from checkrein_persistence import JsonlStore, Plugin
+        from checkrein_persistence import JsonlStore
 
         kept = JsonlStore(store)
-        plugins.append(Plugin())
     config = HarnessConfig(session=SessionConfig(store="memory"))
     harness = Harness(config=config, tools=[lookup], plugins=plugins, store=kept, found=[])
     harness.specs = []

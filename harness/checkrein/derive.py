@@ -28,6 +28,7 @@ from .messages import (
     UserMessage,
     View,
 )
+from .text import decode_json
 
 __all__ = ["History", "WORDS", "is_object"]
 
@@ -41,16 +42,21 @@ WORDS = {
 }
 NO_OUTPUT = "(no output)"
 
-_object = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
+_object = msgspec.json.Decoder(dict[str, Any]).decode
 
 
 def is_object(arguments: str) -> bool:
-    """Whether a call's raw argument text is one complete JSON object."""
+    """Whether a call's raw argument text is one complete JSON object, each value of which JSON can carry again."""
     try:
         _object(arguments)
     except (msgspec.DecodeError, UnicodeError, RecursionError):
+        pass
+    else:
+        return True
+    try:
+        return isinstance(decode_json(arguments), dict)
+    except ValueError:
         return False
-    return True
 
 
 class History:

@@ -22,6 +22,7 @@ from .closing import repair
 from .config.types import HarnessConfig, SessionConfig
 from .discovery import Found, load_loop
 from .errors import ConfigError, WrongThread
+from .flushing import Flusher
 from .hooks import Hooks
 from .memory_store import MemoryStore
 from .nearest import did_you_mean
@@ -29,7 +30,7 @@ from .owner import Owner, ours
 from .plugins import PluginManager, PluginReport
 from .prompt import Section
 from .providers import Provider, Providers
-from .recovery import reopen
+from .recovery import Recovered, reopen
 from .registration import collect, leave
 from .services import Services
 from .session import Session
@@ -41,7 +42,7 @@ from .writers import LazyWriter
 if TYPE_CHECKING:
     from .config import LoadedConfig
     from .eventtypes import EventType
-    from .store import Store
+    from .store import Store, Writer
 
 __all__ = ["Harness"]
 
@@ -91,6 +92,8 @@ class Harness:
         self.plugins = PluginManager(self.config.plugins, found=found, origins=self._origins, file=file)
         for plugin in plugins:
             self.plugins.add(plugin)
+        if store is not None:
+            self.plugins.add(Flusher(), name="store")  # a store that is handed over is also written to
         self.hooks = Hooks(deadlines=self.config.limits.deadlines())
         self.services = Services(self.plugins.candidates_for)
         self.providers = Providers()
@@ -224,6 +227,13 @@ class Harness:
             SessionNotFound, SessionLocked, StoreError.
         """
         found, writer = reopen(self.store, session_id)
+        try:
+            return await self._continue(found, writer, session_id, spec)
+        except BaseException:
+            writer.close()  # nobody else knows of it: its lock must not outlive this call
+            raise
+
+    async def _continue(self, found: Recovered, writer: Writer, session_id: str, spec: AgentSpec | None) -> AgentLike:
         session = Session.load(session_id, found.events, found.lines, self.event_types)
         session.writer = writer
         self._equip(session)

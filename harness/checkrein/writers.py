@@ -12,12 +12,13 @@ __all__ = ["LazyWriter"]
 class LazyWriter:
     """See checkrein.store.Writer; creates the session at the first append."""
 
-    __slots__ = ("_store", "_session_id", "_writer")
+    __slots__ = ("_closed", "_session_id", "_store", "_writer")
 
     def __init__(self, store: Store, session_id: str) -> None:
         self._store = store
         self._session_id = session_id
         self._writer: Writer | None = None
+        self._closed = False
 
     @property
     def taken(self) -> int:
@@ -31,6 +32,8 @@ class LazyWriter:
 
     def append(self, lines: Sequence[bytes]) -> None:
         """Hand lines over; the first time there is more than the session's own first event, create the session."""
+        if self._closed:
+            raise OSError(f"the session {self._session_id!r} is closed")
         if self._writer is None:
             if len(lines) == 1:
                 return  # not taken: it comes again with what follows it
@@ -44,6 +47,7 @@ class LazyWriter:
             self._writer.sync()
 
     def close(self) -> None:
-        """Release the session."""
+        """Release the session; it is not created any more."""
+        self._closed = True
         if self._writer is not None:
             self._writer.close()
