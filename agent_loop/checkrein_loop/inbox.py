@@ -13,7 +13,7 @@ from checkrein.agents import PendingInput
 from checkrein.codec import plain
 from checkrein.errors import InboxFull, UnknownInput
 from checkrein.events import InboxAccepted, InboxDiscarded, InboxReplaced, SessionResumed
-from checkrein.messages import Block, Content, MediaBlock, Source, TextBlock, as_content
+from checkrein.messages import USER, Block, Content, MediaBlock, Source, TextBlock, as_content
 from checkrein.state import Pending
 from checkrein.text import clean
 
@@ -65,6 +65,9 @@ class Inbox:
         if len(session.state.pending) + len(self._uncommitted()) >= limit:
             raise InboxFull(f"the inbox of {self.agent.id!r} holds {limit} inputs (inbox_max); wait, or withdraw some")
         blocks, count = cleaned_content(content)
+        if source is not USER:
+            source, more = cleaned_source(source)
+            count += more
         if session.resumed is not None:
             # Written with the first input, so that opening a session twice adds nothing to it (R2).
             facts, session.resumed = session.resumed, None
@@ -206,6 +209,13 @@ class Inbox:
         ]
 
 
+def cleaned_source(source: Source) -> tuple[Source, int]:
+    """Return who says it with clean names, and how many characters were replaced (L9)."""
+    name, in_name = clean(source.name or "")
+    id_, in_id = clean(source.id or "")
+    return Source(source.kind, name or None, id_ or None), in_name + in_id
+
+
 def cleaned_content(content: str | Block | Sequence[Block]) -> tuple[Content, int]:
     """Return input as clean blocks, and how many characters were replaced (L9).
 
@@ -220,7 +230,7 @@ def cleaned_content(content: str | Block | Sequence[Block]) -> tuple[Content, in
             text, count = clean(block.text)
             total += count
             if text:
-                out.append(block if not count else TextBlock(text, block.provider_metadata))
+                out.append(block if text is block.text else TextBlock(text, block.provider_metadata))  # halves may be joined
         elif isinstance(block, MediaBlock):
             out.append(block)
         else:

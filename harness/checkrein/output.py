@@ -136,7 +136,7 @@ def _checked(outcome: Outcome) -> Outcome:
                 return _no_json(outcome, f"it holds a {type(block).__name__}; only text, media and opaque blocks")
             built, count = clean_json(msgspec.to_builtins(block))
             checked = msgspec.convert(built, type(block))  # constructors do not check their types
-            content.append(checked if count else block)
+            content.append(block if checked == block else checked)
             total += count
         value, count = _built(outcome.value)
         msgspec.json.encode((content, value))
