@@ -416,6 +416,8 @@ class LoopAgent:
         finally:
             self._hand_over()
             self.notify()
+            for buffer in self.live:
+                buffer.wake()
 
     async def flush(self, gate: str) -> None:
         """A flush point (R4).

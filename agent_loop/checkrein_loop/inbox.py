@@ -230,7 +230,9 @@ def cleaned_content(content: str | Block | Sequence[Block]) -> tuple[Content, in
             text, count = clean(block.text)
             total += count
             if text:
-                out.append(block if text is block.text else TextBlock(text, block.provider_metadata))  # halves may be joined
+                out.append(
+                    block if text is block.text else TextBlock(text, block.provider_metadata)
+                )  # halves may be joined
         elif isinstance(block, MediaBlock):
             out.append(block)
         else:

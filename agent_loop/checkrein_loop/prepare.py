@@ -5,14 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-import msgspec
-
 from checkrein.errors import CheckreinError
 from checkrein.events import PromptPart, Reason, RequestHeader
 from checkrein.messages import Request, ToolMessage, ToolSchema, UserMessage
 from checkrein.prompt import assemble
-from checkrein.requests import edits_of, header_bytes, part_id
-from checkrein.text import clean, clean_json, describe
+from checkrein.requests import edits_of, header_bytes
+from checkrein.text import clean, describe
 
 from .ends import StepFailed
 
@@ -89,13 +87,12 @@ async def prepare(agent: LoopAgent, turn: int, step: int, options: dict[str, Any
 class Prompt:
     """An agent's system prompt and tool schemas with their ids, computed again only when they change."""
 
-    __slots__ = ("_system", "_tools", "_tool_key", "_ids", "_last", "_head")
+    __slots__ = ("_system", "_tools", "_tool_key", "_last", "_head")
 
     def __init__(self) -> None:
         self._system: tuple[str, ...] | None = None
         self._tools: tuple[ToolSchema, ...] = ()
         self._tool_key: Any = None
-        self._ids: dict[Any, tuple[Any, str]] = {}
         self._last: Request | None = None
         self._head = b""
 
@@ -121,8 +118,9 @@ class Prompt:
         known = agent.session.state.header
         last = self._last
         if known is None or last is None or not _same_header(last, request):
-            system = [self._id(part) for part in request.system]
-            tools = [self._id(schema) for schema in request.tools]
+            parts = agent.harness.parts
+            system = [parts.of(part).id for part in request.system]
+            tools = [parts.of(schema).id for schema in request.tools]
             fields = (request.provider, request.model, request.settings, system, tools)
             if known is None or (known.provider, known.model, known.settings, known.system, known.tools) != fields:
                 known = self._log(agent, request, turn, step, fields)
@@ -137,7 +135,7 @@ class Prompt:
         for kind, ids, parts in (("system", system, request.system), ("tool", tools, request.tools)):
             for part, content in zip(ids, parts, strict=True):
                 if part not in written:
-                    session.append(PromptPart, id=part, kind=kind, content=_plain(content))
+                    session.append(PromptPart, id=part, kind=kind, content=agent.harness.parts.of(content).plain)
         reason = "initial" if session.state.header is None else "resume" if self._last is None else "change"
         return session.append(
             RequestHeader,
@@ -150,18 +148,6 @@ class Prompt:
             system=system,
             tools=tools,
         )
-
-    def _id(self, content: str | ToolSchema) -> str:
-        key: Any = content if isinstance(content, str) else id(content)
-        if key not in self._ids:
-            if len(self._ids) > 10_000:  # sections that say the time make a new part each step
-                self._ids.clear()
-            self._ids[key] = (content, part_id(_plain(content)))  # the content is kept, so that its id() stays its own
-        return self._ids[key][1]
-
-
-def _plain(content: Any) -> Any:
-    return content if isinstance(content, str) else clean_json(msgspec.to_builtins(content))[0]
 
 
 def _same_header(a: Request, b: Request) -> bool:

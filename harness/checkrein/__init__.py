@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from .eventtypes import Balance, EventType
     from .harness import Harness
     from .hookspecs import hookimpl
+    from .feed import Feed, FeedItem
     from .live import StepReset, TextDelta, ThinkingDelta, ToolCall, ToolProgress, ToolResult, TurnEnd, TurnStream
     from .messages import MediaBlock, Request, Source, TextBlock, Usage
     from .prompt import Section
@@ -72,6 +73,7 @@ _HOME = {
     ".eventtypes": ("Balance", "EventType"),
     ".harness": ("Harness",),
     ".hookspecs": ("hookimpl",),
+    ".feed": ("Feed", "FeedItem"),
     ".live": (
         "StepReset",
         "TextDelta",
@@ -112,6 +114,8 @@ __all__ = [
     "CredentialsError",
     "Deny",
     "EventType",
+    "Feed",
+    "FeedItem",
     "GateClosed",
     "Harness",
     "InboxFull",

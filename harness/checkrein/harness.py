@@ -22,6 +22,7 @@ from .closing import repair
 from .config.types import HarnessConfig, SessionConfig
 from .discovery import Found, load_loop
 from .errors import ConfigError, WrongThread
+from .feed import Feed
 from .flushing import Flusher
 from .hooks import Hooks
 from .memory_store import MemoryStore
@@ -32,6 +33,7 @@ from .prompt import Section
 from .providers import Provider, Providers
 from .recovery import Recovered, reopen
 from .registration import collect, leave
+from .requests import Parts
 from .services import Services
 from .session import Session
 from .supervision import Lifespans
@@ -99,10 +101,12 @@ class Harness:
         self.providers = Providers()
         self.tools = ToolRegistry()
         self.sections: list[Section] = []
+        self.parts = Parts()
         self.event_types: dict[str, EventType] = {}
         self.stores: dict[str, Store] = {}
         self.brought: dict[tuple[str, str], str] = {}  # (kind, name) of what plugins registered, to its plugin
         self.agents = Agents()
+        self.feeds: list[Feed] = []
         self.owner = Owner()
         self.threads = ThreadPool(self.config.limits.tool_threads)
         self.close_timeout_s = self.config.limits.close_timeout_s
@@ -183,6 +187,8 @@ class Harness:
             left = TimeoutError(f"something deaf to its cancellation still runs after {self.close_timeout_s:g} s")
             self.hooks.faults.write("checkrein", "close", left, None, "contained")
         self.threads.close()
+        for feed in list(self.feeds):
+            feed.close()
 
     def _plugin_changed(self, name: str, present: bool) -> None:
         if not present:
@@ -251,6 +257,8 @@ class Harness:
     async def _admit(self, spec: AgentSpec, session: Session) -> AgentLike:
         agent = self._loop(self, spec, session)
         self.agents.add(agent)
+        for feed in self.feeds:
+            feed.add(agent)
         chain = self.hooks.agent_created
         if chain is not None:
             await self.hooks.observe_async(chain, session, (agent,))
@@ -288,6 +296,8 @@ class Harness:
     def forget(self, agent: AgentLike) -> None:
         """Unregister a disposed agent and release its log; a store that fails here is recorded, and let go."""
         self.agents.remove(agent)
+        for feed in self.feeds:
+            feed.drop(agent)
         writer, agent.session.writer = agent.session.writer, None
         if writer is None:
             return
@@ -297,6 +307,15 @@ class Harness:
             if isinstance(exc, KeyboardInterrupt) or ours(exc):
                 raise
             self.hooks.faults.write(self.store_name, "session_flush", exc, None, "contained")
+
+    def events(self, after: Mapping[str, int] | None = None, *, buffer: int = 4_096) -> Feed:
+        """What all agents do, live: `async with harness.events() as feed: async for item in feed` (checkrein.feed).
+
+        Args:
+            after: by session id, the seq of the last event the consumer has; other sessions begin now.
+            buffer: deltas kept an agent for a slow consumer before those of one block are joined.
+        """
+        return Feed(self, after, buffer=buffer)
 
     # --- stores -----------------------------------------------------------------------------------
 

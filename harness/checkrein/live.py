@@ -8,15 +8,18 @@ deltas of one block are joined, so the text is always whole and the loop never w
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import anyio
 from msgspec import Struct
 
 from .chunks import Chunk, TextChunk, ThinkingChunk
-from .events import AnyEvent, InboxDiscarded, ToolCalled, ToolResulted, UserInput
+from .errors import AgentDisposed
+from .events import AnyEvent, AssistantAnswer, InboxDiscarded, StepStart, ToolCalled, ToolResulted, UserInput
 from .events import TurnEnd as TurnEnded
+from .messages import CallBlock
 
 if TYPE_CHECKING:
     from .agents import AgentLike, Receipt
@@ -33,6 +36,7 @@ __all__ = [
     "Live",
     "Buffer",
     "TurnStream",
+    "live_item",
 ]
 
 BUFFER_DELTAS = 4_096
@@ -124,12 +128,13 @@ _JOINED = (TextDelta, ThinkingDelta)
 class Buffer:
     """The deltas one consumer has not read yet, each with the number of events committed before it."""
 
-    __slots__ = ("items", "limit", "_wake")
+    __slots__ = ("items", "limit", "_wake", "_waiting")
 
     def __init__(self, limit: int = BUFFER_DELTAS) -> None:
         self.items: deque[tuple[int, Delta]] = deque()
         self.limit = limit
         self._wake: anyio.Event | None = None
+        self._waiting = False
 
     def push(self, events: int, delta: Delta) -> None:
         """Add a delta; never waits."""
@@ -184,9 +189,41 @@ class Buffer:
             wake.set()
 
     async def wait(self) -> None:
-        """Wait for something to read."""
-        self._wake = anyio.Event()
-        await self._wake.wait()
+        """Wait for something to read.
+
+        Raises:
+            RuntimeError: somebody waits already.
+        """
+        if self._waiting:
+            raise RuntimeError("a stream has one consumer: expected nobody else to iterate over it")
+        self._wake, self._waiting = anyio.Event(), True
+        try:
+            await self._wake.wait()
+        finally:
+            self._wake, self._waiting = None, False
+
+
+def live_item(events: Sequence[AnyEvent], place: int) -> Live:
+    """What a consumer gets for the event at a place of a log."""
+    event = events[place]
+    if type(event) is ToolCalled:
+        return ToolCall(event, _arguments(events, place, event.call_id))
+    if type(event) is ToolResulted:
+        return ToolResult(event)
+    return TurnEnd(event) if type(event) is TurnEnded else event
+
+
+def _arguments(events: Sequence[AnyEvent], place: int, call_id: str) -> str:
+    """The raw arguments of a call: they stand in the answer before it."""
+    while place:
+        place -= 1
+        event = events[place]
+        if type(event) is AssistantAnswer:
+            found = (block for block in event.content if type(block) is CallBlock and block.call_id == call_id)
+            return next((block.arguments for block in found), "")
+        if type(event) is StepStart:
+            break
+    return ""
 
 
 class TurnStream:
@@ -241,43 +278,31 @@ class TurnStream:
             if self._ended is not None:
                 raise StopAsyncIteration
             if self._next < len(events):
-                event = events[self._next]
                 self._next += 1
-                if (item := self._seen(event)) is not None:
-                    return item
+                if self._is_mine(event := events[self._next - 1]):
+                    if type(event) is TurnEnded:
+                        self._ended = event
+                    return live_item(events, self._next - 1)
                 continue
+            if self._agent.status == "disposed":
+                raise StopAsyncIteration
             await buffer.wait()
 
-    def _seen(self, event: AnyEvent) -> Live | None:
-        """Return what a consumer gets for an event of its turn; None for what came before the turn."""
-        assert self.receipt is not None
-        if not self._started:
-            if type(event) is UserInput and event.id == self.receipt.id:
-                self._started = event.turn
-                return event
-            if type(event) is InboxDiscarded and event.id == self.receipt.id:
-                raise StopAsyncIteration
-            return None
-        if type(event) is ToolCalled:
-            return ToolCall(event, self._arguments(event))
-        if type(event) is ToolResulted:
-            return ToolResult(event)
-        if type(event) is TurnEnded and event.turn == self._started:
-            self._ended = event
-            return TurnEnd(event)
-        return event
+    def _is_mine(self, event: AnyEvent) -> bool:
+        """Whether an event belongs to the turn of this stream, which begins with its input.
 
-    def _arguments(self, called: ToolCalled) -> str:
-        from .events import AssistantAnswer
-        from .messages import CallBlock
-
-        for event in reversed(self._agent.session.events):
-            if type(event) is AssistantAnswer:
-                for block in event.content:
-                    if type(block) is CallBlock and block.call_id == called.call_id:
-                        return block.arguments
-                break
-        return ""
+        Raises:
+            StopAsyncIteration: the input was discarded, there will be no turn.
+        """
+        assert self.receipt is not None, "enter the stream first: async with agent.stream(...) as turn"
+        if self._started:
+            return True
+        if type(event) is UserInput and event.id == self.receipt.id:
+            self._started = event.turn
+            return True
+        if type(event) is InboxDiscarded and event.id == self.receipt.id:
+            raise StopAsyncIteration
+        return False
 
     def detach(self) -> None:
         """Let the turn go on when the block is left."""
@@ -295,7 +320,8 @@ class TurnStream:
             return
         status = self.receipt.status
         if status.state == "pending":
-            self._agent.withdraw(self.receipt.id, "the stream was left")
+            with suppress(AgentDisposed):  # then it stays pending, in the log
+                self._agent.withdraw(self.receipt.id, "the stream was left")
         elif status.state == "in turn" and self._ended is None:
             self._agent.cancel("user" if exc[0] is None else "task")
             with anyio.CancelScope(shield=True) as scope:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from hashlib import sha256
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -17,8 +17,11 @@ from .events import AnyEvent, RequestHeader, RequestStart
 from .messages import Edit, Message, Request, ToolSchema
 from .rules import apply
 from .state import State
+from .text import clean_json
 
-__all__ = ["Digester", "part_id", "rebuild", "edits_of", "apply_edits"]
+__all__ = ["Digester", "Parts", "part_id", "rebuild", "edits_of", "apply_edits"]
+
+MAX_PARTS = 10_000
 
 _encode = msgspec.json.Encoder(order="sorted").encode
 
@@ -26,6 +29,34 @@ _encode = msgspec.json.Encoder(order="sorted").encode
 def part_id(content: Any) -> str:
     """The id of a prompt part: 16 hex digits of the SHA-256 of its canonical JSON."""
     return sha256(_encode(content)).hexdigest()[:16]
+
+
+class Part(NamedTuple):
+    """A system section or tool schema: the thing itself, its plain JSON, and its id."""
+
+    content: str | ToolSchema
+    plain: Any
+    id: str
+
+
+class Parts:
+    """The prompt parts of a harness, hashed once for all its agents."""
+
+    __slots__ = ("_known",)
+
+    def __init__(self) -> None:
+        self._known: dict[Any, Part] = {}
+
+    def of(self, content: str | ToolSchema) -> Part:
+        """Return what is known of a part."""
+        key: Any = content if isinstance(content, str) else id(content)
+        part = self._known.get(key)
+        if part is None:
+            if len(self._known) > MAX_PARTS:  # sections that say the time make a new part each step
+                self._known.clear()
+            plain = content if isinstance(content, str) else clean_json(msgspec.to_builtins(content))[0]
+            part = self._known[key] = Part(content, plain, part_id(plain))  # keeps content, so id() stays its own
+        return part
 
 
 class Digester:

@@ -310,7 +310,9 @@ def test_L9_text_in_a_tools_own_outcome(name: str) -> None:
     session, result = played(lambda agent: agent.run("go"), call("give"), tools=[give])
     assert result.ok
     outcome = of(session, ToolResulted)[0]
-    assert (content_text(outcome.content), outcome.is_error) == (clean(STRINGS[name]), False)
+    assert not outcome.is_error
+    if name not in ("nul", "controls"):  # those are described as binary (X5)
+        assert content_text(outcome.content) == clean(STRINGS[name])
     assert outcome.cleaned == (replaced(STRINGS[name]) or None)
 
 
