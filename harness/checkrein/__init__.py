@@ -35,9 +35,9 @@ if TYPE_CHECKING:
     )
     from .events import Cause, Reason
     from .eventtypes import Balance, EventType
+    from .feed import Feed, FeedItem
     from .harness import Harness
     from .hookspecs import hookimpl
-    from .feed import Feed, FeedItem
     from .live import StepReset, TextDelta, ThinkingDelta, ToolCall, ToolProgress, ToolResult, TurnEnd, TurnStream
     from .messages import MediaBlock, Request, Source, TextBlock, Usage
     from .prompt import Section
@@ -71,9 +71,9 @@ _HOME = {
     ),
     ".events": ("Cause", "Reason"),
     ".eventtypes": ("Balance", "EventType"),
+    ".feed": ("Feed", "FeedItem"),
     ".harness": ("Harness",),
     ".hookspecs": ("hookimpl",),
-    ".feed": ("Feed", "FeedItem"),
     ".live": (
         "StepReset",
         "TextDelta",

@@ -23,7 +23,6 @@ from .config.types import HarnessConfig, SessionConfig
 from .discovery import Found, load_loop
 from .errors import ConfigError, WrongThread
 from .feed import Feed
-from .flushing import Flusher
 from .hooks import Hooks
 from .memory_store import MemoryStore
 from .nearest import did_you_mean
@@ -31,7 +30,6 @@ from .owner import Owner, ours
 from .plugins import PluginManager, PluginReport
 from .prompt import Section
 from .providers import Provider, Providers
-from .recovery import Recovered, reopen
 from .registration import collect, leave
 from .requests import Parts
 from .services import Services
@@ -44,6 +42,7 @@ from .writers import LazyWriter
 if TYPE_CHECKING:
     from .config import LoadedConfig
     from .eventtypes import EventType
+    from .recovery import Recovered
     from .store import Store, Writer
 
 __all__ = ["Harness"]
@@ -95,6 +94,8 @@ class Harness:
         for plugin in plugins:
             self.plugins.add(plugin)
         if store is not None:
+            from .flushing import Flusher
+
             self.plugins.add(Flusher(), name="store")  # a store that is handed over is also written to
         self.hooks = Hooks(deadlines=self.config.limits.deadlines())
         self.services = Services(self.plugins.candidates_for)
@@ -232,6 +233,8 @@ class Harness:
         Raises:
             SessionNotFound, SessionLocked, StoreError.
         """
+        from .recovery import reopen
+
         found, writer = reopen(self.store, session_id)
         try:
             return await self._continue(found, writer, session_id, spec)
@@ -245,6 +248,10 @@ class Harness:
         self._equip(session)
         for gap in found.gaps:
             session.append(ev.LogGap, after=gap.after, before=gap.before, skipped_bytes=gap.skipped_bytes)
+        if session.state.step_open:
+            from .reconcile import reconcile
+
+            await reconcile(self, session)
         repair(session, set_aside_bytes=len(found.set_aside))
         session.resumed = {**self._facts()}
         if spec is None:

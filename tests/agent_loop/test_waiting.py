@@ -569,8 +569,7 @@ def test_C12_from_thread_under_load(run, scripted):
 
             def worker(number: int) -> None:
                 try:
-                    for n in range(each):
-                        ids.append(house.from_thread(agent.send, f"{number}.{n}").id)
+                    ids.extend(house.from_thread(agent.send, f"{number}.{n}").id for n in range(each))
                     with pytest.raises(ValueError, match="expected input"):
                         house.from_thread(agent.send, "")
                 except BaseException as exc:

@@ -1,0 +1,527 @@
+"""`agent.stream()` and `harness.events()`: what is live, whole and bounded, however slow the consumer."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import anyio
+import pytest
+from loopkit import Latch, add, nap, of, plugin, reasons, results, said
+
+from checkrein import Agent, AgentDisposed, GateClosed, InboxFull, StepReset, TextDelta, ToolCall, ToolContext, tool
+from checkrein.agents import AgentSpec
+from checkrein.config.types import AgentConfig, HarnessConfig
+from checkrein.harness import Harness
+from checkrein.live import ThinkingDelta, ToolProgress, ToolResult, TurnEnd
+from checkrein.testing import call, forever, text, thinking, wait
+from checkrein.testing.script import hang
+
+
+def harness(model: Any, *, agents: tuple[str, ...] = ("main",), **options: Any) -> Harness:
+    """A harness of a scripted model."""
+    config = HarnessConfig(agents=tuple(AgentConfig(id=name, model="scripted:x") for name in agents))
+    return Harness(config=config, providers=[model], found=[], **options)
+
+
+# --- one turn -------------------------------------------------------------------------------------------------
+
+
+def test_stream_yields_one_union_in_the_order_it_happened(run, scripted):
+    """Deltas before the event that holds them, calls with their arguments, results, and the end last."""
+    model = scripted([thinking("hm"), text("let me", pieces=2), call("add", {"a": 1, "b": 2})], "3")
+
+    async def main() -> Any:
+        async with Agent(model, tools=[add]) as agent:
+            seen: list[Any] = []
+            async with agent.stream("1+2?") as turn:
+                async for item in turn:
+                    seen.append(item)
+                result = await turn.result()
+            return agent, seen, result
+
+    _agent, seen, result = run(main)
+    assert result.text == "3"
+    logged = [item for item in seen if not isinstance(item, (TextDelta, ThinkingDelta))]
+    unwrapped = [getattr(item, "event", item) for item in logged]
+    assert unwrapped == list(result.events[1:])  # all the turn's events, from its input on
+    names = [type(item).__name__ for item in seen]
+    assert names.index("ThinkingDelta") < names.index("TextDelta") < names.index("AssistantAnswer")
+    assert names[-1] == "TurnEnd"
+    asked = next(item for item in seen if isinstance(item, ToolCall))
+    assert (asked.name, asked.call_id, asked.arguments) == ("add", "c1.1.1", '{"a":1,"b":2}')
+    answered = next(item for item in seen if isinstance(item, ToolResult))
+    assert (answered.call_id, answered.is_error) == ("c1.1.1", False)
+
+
+def test_stream_shows_only_its_own_turn(run, scripted):
+    """What ran before it, and what comes after, is not in it."""
+    model = scripted([wait(5), text("one")], "two", "three")
+
+    async def main() -> Any:
+        async with Agent(model) as agent:
+            agent.send("a")
+            await anyio.sleep(1)
+            words: list[str] = []
+            async with agent.stream("b") as turn:
+                agent.send("c")
+                async for item in turn:
+                    if isinstance(item, TextDelta):
+                        words.append(item.text)
+            await agent.idle()
+            return words, (await turn.result()).turn
+
+    words, number = run(main)
+    assert words == ["two"] and number == 2
+
+
+def test_leaving_a_stream_early_cancels_the_turn(run, scripted):
+    """break, or the end of the block: cancelled, and the block is left behind turn/end (case X03)."""
+    model = scripted([text("a b c d", pieces=4), wait(3600)], "ok")
+    ran: list[str] = []
+
+    @tool
+    async def never() -> str:
+        """Never."""
+        ran.append("ran")
+        return "x"
+
+    async def main() -> Any:
+        async with Agent(model, tools=[never]) as agent:
+            async with agent.stream("go") as turn:
+                async for item in turn:
+                    if isinstance(item, TextDelta):
+                        break
+            assert reasons(agent) == ["cancelled"]
+            result = await turn.result()
+            assert (await agent.run("on")).ok
+            return agent, result
+
+    agent, result = run(main)
+    assert result.reason.cause.kind == "user"
+    assert "".join(e.text for e in of(agent, "assistant/partial")) == "a b c d"
+    assert not ran
+
+
+def test_an_exception_in_the_block_leaves_unchanged_and_cancels(run, scripted):
+    """Cause task; the exception is the caller's own."""
+    model = scripted(hang(), "ok")
+    mine = ValueError("mine")
+
+    async def main() -> Any:
+        async with Agent(model) as agent:
+            with pytest.raises(ValueError, match="mine") as caught:
+                async with agent.stream("go"):
+                    await anyio.sleep(1)
+                    raise mine
+            assert caught.value is mine
+            return of(agent, "turn/end")[0].reason
+
+    assert run(main).cause.kind == "task"
+
+
+def test_detach_lets_the_turn_go_on(run, scripted):
+    """An explicit decision."""
+    model = scripted([wait(60), text("done")])
+
+    async def main() -> Any:
+        async with Agent(model) as agent:
+            async with agent.stream("go") as turn:
+                turn.detach()
+            assert agent.status == "running"
+            assert not agent.live
+            return await turn.result()
+
+    assert run(main).text == "done"
+
+
+def test_leaving_before_the_turn_began_withdraws_the_input(run, scripted):
+    """It was pending: discarded with a reason, the running turn is not touched."""
+    model = scripted([wait(60), text("one")])
+
+    async def main() -> Any:
+        async with Agent(model) as agent:
+            first = agent.send("a")
+            await anyio.sleep(1)
+            async with agent.stream("b") as turn:
+                pass
+            assert turn.receipt.status.state == "discarded"
+            assert not agent.inbox.waited
+            return agent, await first.result()
+
+    agent, result = run(main)
+    assert result.ok
+    assert said(agent) == ["a"]
+
+
+@pytest.mark.parametrize("buffer", [1, 2, 7])
+def test_a_slow_consumer_with_a_small_buffer_gets_the_whole_text(run, scripted, buffer):
+    """Deltas of one block are joined; the loop never waits; events are read back from the log."""
+    pieces = [f"w{n} " for n in range(300)]
+    model = scripted([*[text(piece, index=0) for piece in pieces], call("add", {"a": 1, "b": 2})], [text("end")])
+
+    async def main() -> Any:
+        async with Agent(model, tools=[add]) as agent:
+            seen: list[Any] = []
+            async with agent.stream("go", buffer=buffer) as turn:
+                await anyio.sleep(10)  # everything has happened
+                assert agent.status == "idle"
+                held = len(turn._buffer.items)
+                async for item in turn:
+                    await anyio.sleep(1)
+                    seen.append(item)
+            return seen, held
+
+    seen, held = run(main)
+    assert held <= max(buffer, 4)
+    assert "".join(item.text for item in seen if isinstance(item, TextDelta)) == "".join(pieces) + "end"
+    assert next(item.arguments for item in seen if isinstance(item, ToolCall)) == '{"a":1,"b":2}'
+    assert isinstance(seen[-1], TurnEnd)
+
+
+def test_a_consumer_that_comes_late_to_its_items_reads_each_calls_own_arguments(run, scripted):
+    """Not those of the latest answer."""
+    model = scripted(call("add", {"a": 1, "b": 1}), call("add", {"a": 2, "b": 2}), "ok")
+
+    async def main() -> Any:
+        async with Agent(model, tools=[add]) as agent, agent.stream("go") as turn:
+            await anyio.sleep(10)
+            return [item.arguments async for item in turn if isinstance(item, ToolCall)]
+
+    assert run(main) == ['{"a":1,"b":1}', '{"a":2,"b":2}']
+
+
+def test_progress_of_a_tool_is_live_and_never_logged(run, scripted):
+    """From the loop and from a thread."""
+    model = scripted([call("works"), call("works_in_a_thread")], "ok")
+
+    @tool
+    async def works(ctx: ToolContext) -> str:
+        """Work."""
+        ctx.progress("half way")
+        return "x"
+
+    @tool
+    def works_in_a_thread(ctx: ToolContext) -> str:
+        """Work."""
+        ctx.progress("from a thread")
+        return "x"
+
+    async def main() -> Any:
+        async with Agent(model, tools=[works, works_in_a_thread]) as agent, agent.stream("go") as turn:
+            return agent, [item.text async for item in turn if isinstance(item, ToolProgress)]
+
+    agent, lines = run(main)
+    assert sorted(lines) == ["from a thread", "half way"]
+    assert "half way" not in repr(agent.session.lines)
+
+
+def test_a_stream_has_one_consumer(run, scripted):
+    """A second one is told, instead of taking the first one's items or hanging (case X02)."""
+    model = scripted(hang())
+
+    async def main() -> Any:
+        async with Agent(model) as agent, agent.stream("go") as turn:
+            raised: list[BaseException] = []
+
+            async def consume() -> None:
+                try:
+                    async for _ in turn:
+                        pass
+                except RuntimeError as exc:
+                    raised.append(exc)
+
+            async with anyio.create_task_group() as group:
+                group.start_soon(consume)
+                group.start_soon(consume)
+                await anyio.sleep(1)
+                agent.cancel()
+            return raised
+
+    raised = run(main)
+    assert len(raised) == 1 and "one consumer" in str(raised[0])
+
+
+def test_a_consumer_that_is_cancelled_may_go_on_reading(run, scripted):
+    """No scope is open across a yield: a timeout around one item breaks nothing (case X02)."""
+    model = scripted([text("a"), wait(10), text("b")])
+
+    async def main() -> Any:
+        async with Agent(model) as agent, agent.stream("go") as turn:
+            words, timeouts = [], 0
+            while True:
+                with anyio.move_on_after(2) as scope:
+                    try:
+                        item = await anext(turn)
+                    except StopAsyncIteration:
+                        break
+                if scope.cancelled_caught:
+                    timeouts += 1
+                elif isinstance(item, TextDelta):
+                    words.append(item.text)
+            return words, timeouts, model
+
+    words, timeouts, model = run(main)
+    assert words == ["a", "b"] and timeouts >= 3
+    assert model.opened == model.closed == 1
+
+
+def test_a_stream_whose_input_is_withdrawn_ends(run, scripted):
+    """There will be no turn: the iteration ends, result() says why."""
+    model = scripted([wait(60), text("one")])
+
+    async def main() -> Any:
+        async with Agent(model) as agent:
+            first = agent.send("a")
+            await anyio.sleep(1)
+            async with agent.stream("b") as turn:
+                agent.withdraw(turn.receipt.id, "not needed")
+                items = [item async for item in turn]
+                with pytest.raises(Exception, match="not needed"):
+                    await turn.result()
+            await first.result()
+            return items
+
+    assert run(main) == []
+
+
+def test_a_stream_that_waits_for_its_turn_ends_with_the_agent(run, scripted):
+    """Disposed before it began: no hang, no leak from the block; result() raises AgentDisposed."""
+    model = scripted(hang())
+
+    async def main() -> Any:
+        async with Agent(model) as agent:
+            agent.send("a")
+            await anyio.sleep(1)
+            async with anyio.create_task_group() as group, agent.stream("b") as turn:
+
+                async def dispose() -> None:
+                    await anyio.sleep(5)
+                    await agent.dispose()
+
+                group.start_soon(dispose)
+                items = [item async for item in turn]
+                with pytest.raises(AgentDisposed):
+                    await turn.result()
+            return agent, items
+
+    agent, items = run(main)
+    assert items == []
+    assert list(agent.session.state.pending) == ["i2"]
+
+
+def test_a_stream_refused_at_the_door_leaves_nothing_attached(run, scripted):
+    """InboxFull, empty content, a closed gate."""
+    model = scripted([wait(5), text("x")])
+    gates: list[str] = []
+
+    def flush(gate: str) -> None:
+        if gates:
+            raise OSError("disk full")
+
+    async def main() -> None:
+        async with Agent(model, inbox_max=1, plugins=[plugin(session_flush=flush)]) as agent:
+            with pytest.raises(ValueError, match="expected input"):
+                async with agent.stream(""):
+                    pass
+            agent.send("a")
+            await anyio.sleep(1)
+            agent.send("b")
+            with pytest.raises(InboxFull):
+                async with agent.stream("c"):
+                    pass
+            agent.cancel(discard_pending=True)
+            await agent.idle()
+            gates.append("closed")
+            with pytest.raises(GateClosed):
+                async with agent.stream("d") as turn:
+                    async for _ in turn:
+                        pass
+                    await turn.result()
+            assert not agent.live and not agent.inbox.waited
+
+    run(main)
+
+
+# --- all agents -------------------------------------------------------------------------------------------------
+
+
+def test_harness_events_tells_of_all_agents_those_that_come_later_too(run, scripted):
+    """Each in its own order, with agent, session and seq; it ends when the harness closes."""
+    model = scripted(forever([text("a b", pieces=2)]))
+
+    async def main() -> Any:
+        seen: list[Any] = []
+        house = harness(model, agents=("one", "two"))
+        async with anyio.create_task_group() as group:
+            await house.__aenter__()
+            ready = Latch()
+
+            async def follow() -> None:
+                async with house.events() as feed:
+                    ready.open()
+                    async for item in feed:
+                        seen.append(item)
+
+            group.start_soon(follow)
+            await ready.wait()
+            await house.agents["one"].run("x")
+            await house.agents["two"].run("y")
+            third = await house.create_agent(AgentSpec(id="three", model="scripted:x"))
+            await third.run("z")
+            sessions = {agent.id: agent.session for agent in house.agents}
+            await house.__aexit__(None, None, None)
+        return seen, sessions
+
+    seen, sessions = run(main)
+    assert {item.agent for item in seen} == {"one", "two", "three"}
+    for name, session in sessions.items():
+        mine = [item for item in seen if item.agent == name]
+        events = [item for item in mine if not isinstance(item.item, TextDelta)]
+        assert [item.seq for item in events] == [e.seq for e in session.events][-len(events) :]
+        assert "".join(item.item.text for item in mine if isinstance(item.item, TextDelta)) == "a b"
+        assert all(item.session == session.id for item in mine)
+        assert [item.seq for item in mine] == sorted(item.seq for item in mine)
+    assert next(item for item in seen if item.agent == "three").seq == 0  # from its very first event
+    assert all(item.seq > 0 for item in seen if item.agent == "one")  # from now on
+
+
+def test_harness_events_resumes_from_the_log(run, scripted):
+    """`after` says what the consumer has: the rest is read back from the log, without a hole or a repetition."""
+    model = scripted(forever("ok"))
+
+    async def main() -> Any:
+        async with harness(model) as house:
+            agent = house.agents["main"]
+            await agent.run("a")
+            first: list[int] = []
+            async with house.events({agent.session.id: -1}) as feed:
+                async for item in feed:
+                    first.append(item.seq)
+                    if len(first) == 5:
+                        break
+            await agent.run("b")
+            rest: list[int] = []
+            async with house.events({agent.session.id: first[-1]}) as feed:
+                async for item in feed:
+                    rest.append(item.seq)
+                    if item.seq == agent.session.events[-1].seq:
+                        break
+            return agent, first, rest
+
+    agent, first, rest = run(main)
+    assert first + rest == [event.seq for event in agent.session.events]
+
+
+def test_harness_events_with_a_slow_consumer_is_bounded_and_whole(run, scripted):
+    """As a stream: joined, never a hole, and the agents do not wait."""
+    pieces = [f"w{n} " for n in range(500)]
+    model = scripted(forever([text(piece, index=0) for piece in pieces]))
+
+    async def main() -> Any:
+        async with harness(model, agents=("one", "two")) as house, house.events(buffer=4) as feed:
+            for agent in house.agents:
+                await agent.run("go")
+            assert all(len(source.items) <= 8 for source in feed._sources.values())
+            texts = {"one": "", "two": ""}
+            ended = 0
+            async for item in feed:
+                if isinstance(item.item, TextDelta):
+                    texts[item.agent] += item.item.text
+                ended += isinstance(item.item, TurnEnd)
+                if ended == 2:
+                    return texts
+        return None
+
+    texts = run(main)
+    assert texts == {"one": "".join(pieces), "two": "".join(pieces)}
+
+
+def test_harness_events_agents_take_turns(run, scripted):
+    """One that talks much does not starve the others of a slow consumer."""
+    model = scripted(forever([text(f"w{n} ", index=n) for n in range(50)]))
+
+    async def main() -> Any:
+        async with harness(model, agents=("one", "two")) as house, house.events() as feed:
+            for agent in house.agents:
+                await agent.run("go")
+            order = []
+            async for item in feed:
+                order.append(item.agent)
+                if len(order) == 20:
+                    return order
+        return None
+
+    order = run(main)
+    assert order.count("one") == order.count("two") == 10
+
+
+def test_harness_events_of_a_disposed_agent_are_read_to_the_end(run, scripted):
+    """Its closing events too (trap X11)."""
+    model = scripted([call("nap")])
+
+    async def main() -> Any:
+        async with harness(model, tools=[nap]) as house, house.events() as feed:
+            agent = house.agents["main"]
+            agent.send("go")
+            await anyio.sleep(1)
+            await agent.dispose()
+            assert not feed._sources
+            seen = []
+            with anyio.move_on_after(5):
+                async for item in feed:
+                    seen.append(item.seq)
+            return agent, seen
+
+    agent, seen = run(main)
+    assert seen[-1] == agent.session.events[-1].seq
+    assert results(agent) == [("c1.1.1", "OUTCOME_UNKNOWN")]
+
+
+def test_harness_events_shows_retries(run, scripted):
+    """StepReset comes through, in its place."""
+    from checkrein import Retry
+    from checkrein.testing import error
+
+    model = scripted([text("half"), error("SERVER")], "whole")
+
+    async def main() -> Any:
+        house = harness(model, plugins=[plugin(request_error=lambda error: Retry())])
+        async with house, house.events() as feed:
+            await house.agents["main"].run("go")
+            shown: list[str] = []
+            async for item in feed:
+                if isinstance(item.item, (TextDelta, StepReset)):
+                    shown.append(getattr(item.item, "text", "reset"))
+                if isinstance(item.item, TurnEnd):
+                    return shown
+        return None
+
+    assert run(main) == ["half", "reset", "whole"]
+
+
+def test_harness_events_has_one_consumer_and_may_be_left_and_taken_again(run, scripted):
+    """A second reader is told; after the block nothing is attached."""
+    model = scripted(forever("ok"))
+
+    async def main() -> Any:
+        async with harness(model) as house:
+            raised: list[BaseException] = []
+            async with house.events() as feed:
+
+                async def consume() -> None:
+                    try:
+                        async for _ in feed:
+                            pass
+                    except RuntimeError as exc:
+                        raised.append(exc)
+
+                async with anyio.create_task_group() as group:
+                    group.start_soon(consume)
+                    group.start_soon(consume)
+                    await anyio.sleep(1)
+                    group.cancel_scope.cancel()
+            assert not house.feeds and not house.agents["main"].live
+            return raised
+
+    raised = run(main)
+    assert len(raised) == 1 and "one consumer" in str(raised[0])
