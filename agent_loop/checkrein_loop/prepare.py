@@ -132,7 +132,8 @@ class Prompt:
         session = agent.session
         provider, model, settings, system, tools = fields
         written = session.state.parts
-        for kind, ids, parts in (("system", system, request.system), ("tool", tools, request.tools)):
+        kinds: list[tuple[str, list[str], Any]] = [("system", system, request.system), ("tool", tools, request.tools)]
+        for kind, ids, parts in kinds:
             for part, content in zip(ids, parts, strict=True):
                 if part not in written:
                     session.append(PromptPart, id=part, kind=kind, content=agent.harness.parts.of(content).plain)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from functools import cache
 from typing import Any, cast
 from zlib import crc32
 
@@ -34,7 +35,14 @@ SUFFIX_BYTES = 18
 MAX_DEPTH = 100
 
 _encoder = msgspec.json.Encoder()
-_known = msgspec.json.Decoder(KnownEvent)
+
+
+@cache
+def _known() -> msgspec.json.Decoder[KnownEvent]:
+    # Made on first use: a program that only writes need not pay for it at import.
+    return msgspec.json.Decoder(KnownEvent)
+
+
 _encode = fast_encode = _encoder.encode
 
 
@@ -101,7 +109,7 @@ def decode_all(lines: Sequence[bytes]) -> list[AnyEvent]:
     if b"".join([line[-SUFFIX_BYTES:] for line in lines]) != b',"crc":"%08x"}' * len(crcs) % crcs:
         raise DamagedLine("a line's checksum does not match")
     try:
-        return cast("list[AnyEvent]", _known.decode_lines(b"\n".join(lines)))
+        return cast("list[AnyEvent]", _known().decode_lines(b"\n".join(lines)))
     except (msgspec.DecodeError, UnicodeError, RecursionError):  # one event we do not know is enough
         return [decode_body(line) for line in lines]
 
@@ -113,7 +121,7 @@ def decode_body(body: bytes) -> AnyEvent:
         DamagedLine: it is no event.
     """
     try:
-        return _known.decode(body)
+        return _known().decode(body)
     except (msgspec.DecodeError, UnicodeError, RecursionError):
         return _free(body)
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cache
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from .errors import ConfigError
@@ -23,6 +24,7 @@ BUILTIN = "checkrein"
 COMMANDS = "checkrein.commands"
 LOOPS = "checkrein.loops"
 PLUGINS = "checkrein.plugins"
+DEFAULT_LOOP = "checkrein_loop:LoopAgent"  # a test holds it to the entry point of the same name
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,6 +99,10 @@ def load_loop(name: str) -> Any:
     Raises:
         ConfigError: there is none or more than one of this name, or it fails to import.
     """
+    if name == "default":
+        # Ours comes with us: reading the metadata of all that is installed to find it would cost start-up time.
+        module, _, attribute = DEFAULT_LOOP.partition(":")
+        return getattr(import_module(module), attribute)
     return load_named(LOOPS, name, what="loop", path="loop")
 
 

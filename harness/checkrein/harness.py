@@ -24,7 +24,6 @@ from .discovery import Found, load_loop
 from .errors import ConfigError, WrongThread
 from .feed import Feed
 from .hooks import Hooks
-from .memory_store import MemoryStore
 from .nearest import did_you_mean
 from .owner import Owner, ours
 from .plugins import PluginManager, PluginReport
@@ -331,6 +330,8 @@ class Harness:
         """The store sessions are kept in; one in memory if none is configured."""
         store = self._current_store()
         if store is None:
+            from .memory_store import MemoryStore
+
             store = self._store = MemoryStore()
         return store
 

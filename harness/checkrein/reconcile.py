@@ -1,0 +1,108 @@
+"""Settling calls whose outcome a crash left unknown: a tool's own `reconcile` is asked before the closing (R2).
+
+    @tool(reconcile=lookup)      # lookup(arguments) -> Outcome, or None if nobody knows
+    def pay(...): ...
+
+What a tool cannot say, or does not say in time, stays OUTCOME_UNKNOWN.
+"""
+
+from __future__ import annotations
+
+from inspect import isawaitable, iscoroutinefunction
+from typing import TYPE_CHECKING, Any
+
+import anyio
+
+from .calls import Outcome
+from .errors import InvalidArguments
+from .events import AssistantAnswer, ToolEnded, ToolResulted, ToolStarted
+from .messages import CallBlock
+from .output import capped, to_outcome
+from .owner import absorb, ours
+
+if TYPE_CHECKING:
+    from .harness import Harness
+    from .session import Session
+    from .state import CallState
+    from .tools import Tool
+
+__all__ = ["reconcile"]
+
+RECONCILE_S = 30.0
+
+
+async def reconcile(harness: Harness, session: Session) -> None:
+    """Ask the tools of the open step's calls that had begun, and log what they say as the calls' results.
+
+    Args:
+        harness: whose tools are asked.
+        session: a stored session, loaded and not closed yet.
+    """
+    for call in session.state.open_calls:
+        tool = harness.tools.get(call.name)
+        if not call.begun or call.end is not None or tool is None or tool.reconcile is None:
+            continue
+        arguments = _arguments(session, call, tool)
+        if arguments is None:
+            continue
+        try:
+            outcome = await _ask(harness, tool, arguments)
+        except BaseException as exc:
+            if ours(exc) or isinstance(exc, KeyboardInterrupt):
+                raise
+            absorb()
+            harness.hooks.faults.write(tool.name, "reconcile", exc, session, "contained")
+            continue
+        if outcome is not None:
+            _settle(harness, session, call, outcome)
+
+
+async def _ask(harness: Harness, tool: Tool, arguments: dict[str, Any]) -> Outcome | None:
+    """Call `reconcile`, a sync one in a thread, within the deadline.
+
+    Raises:
+        TimeoutError: it did not answer in time.
+    """
+    function: Any = tool.reconcile
+    with anyio.fail_after(RECONCILE_S):
+        if iscoroutinefunction(function):
+            answer = await function(arguments)
+        else:
+            answer = await harness.threads.run(function, arguments)
+            if isawaitable(answer):
+                answer = await answer
+    return None if answer is None else to_outcome(answer)
+
+
+def _arguments(session: Session, call: CallState, tool: Tool) -> dict[str, Any] | None:
+    """What the call was begun with: the arguments of its last start, or the model's own."""
+    for event in reversed(session.events):
+        if type(event) is ToolStarted and event.call_id == call.call_id and event.arguments is not None:
+            return event.arguments
+        if type(event) is AssistantAnswer:
+            for block in event.content:
+                if type(block) is CallBlock and block.call_id == call.call_id:
+                    try:
+                        return tool.decode(block.arguments)
+                    except InvalidArguments:
+                        return None
+            return None
+    return None
+
+
+def _settle(harness: Harness, session: Session, call: CallState, outcome: Outcome) -> None:
+    """Log the outcome: as the call's result if it is due, else as its `tool/end`, which the closing answers with."""
+    state = session.state
+    outcome = capped(outcome, harness.output_bytes, session.put_blob)
+    due = call.parent is not None or not state.due or state.due[0] == call.call_id
+    session.append(
+        ToolResulted if due else ToolEnded,
+        turn=state.turn,
+        step=state.step,
+        call_id=call.call_id,
+        content=outcome.content,
+        is_error=outcome.is_error,
+        error=outcome.error,
+        value=outcome.value,
+        cleaned=outcome.cleaned,
+    )
