@@ -32,10 +32,8 @@ def test_stream_yields_one_union_in_the_order_it_happened(run, scripted):
 
     async def main() -> Any:
         async with Agent(model, tools=[add]) as agent:
-            seen: list[Any] = []
             async with agent.stream("1+2?") as turn:
-                async for item in turn:
-                    seen.append(item)
+                seen = [item async for item in turn]
                 result = await turn.result()
             return agent, seen, result
 
@@ -61,12 +59,9 @@ def test_stream_shows_only_its_own_turn(run, scripted):
         async with Agent(model) as agent:
             agent.send("a")
             await anyio.sleep(1)
-            words: list[str] = []
             async with agent.stream("b") as turn:
                 agent.send("c")
-                async for item in turn:
-                    if isinstance(item, TextDelta):
-                        words.append(item.text)
+                words = [item.text async for item in turn if isinstance(item, TextDelta)]
             await agent.idle()
             return words, (await turn.result()).turn
 
@@ -359,8 +354,7 @@ def test_harness_events_tells_of_all_agents_those_that_come_later_too(run, scrip
             async def follow() -> None:
                 async with house.events() as feed:
                     ready.open()
-                    async for item in feed:
-                        seen.append(item)
+                    seen.extend([item async for item in feed])
 
             group.start_soon(follow)
             await ready.wait()
@@ -466,11 +460,8 @@ def test_harness_events_of_a_disposed_agent_are_read_to_the_end(run, scripted):
             await anyio.sleep(1)
             await agent.dispose()
             assert not feed._sources
-            seen = []
-            with anyio.move_on_after(5):
-                async for item in feed:
-                    seen.append(item.seq)
-            return agent, seen
+            feed.close()
+            return agent, [item.seq async for item in feed]
 
     agent, seen = run(main)
     assert seen[-1] == agent.session.events[-1].seq
