@@ -110,3 +110,6 @@ def _conversation(store: Store, session_id: str, recovered: Recovered) -> Iterat
         yield f"turn {state.turn} is open: it runs now, or was interrupted"
     if usage := usage_text(state.usage):
         yield usage
+
+
+from . import sessions_more  # noqa: E402, F401 - its commands register themselves
