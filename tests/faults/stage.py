@@ -14,7 +14,6 @@ from functools import cache
 from typing import Any
 
 import world
-from checkrein_invariants import check_events
 
 from checkrein import Agent
 from checkrein.agents import Approver
@@ -23,6 +22,7 @@ from checkrein.memory_store import MemoryStore
 from checkrein.testing import ScriptedModel
 from checkrein.testing.faults import Seams
 from checkrein.testing.seams import SeamModel, SeamStore, seam_plugin
+from checkrein_invariants import check_events
 
 __all__ = ["Stage", "conserved", "play", "reason_of", "reasons", "stage", "wrong"]
 

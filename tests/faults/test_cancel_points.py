@@ -48,10 +48,12 @@ async def cancelled(on: Stage) -> None:
 
 
 async def scope_cancelled(on: Stage) -> None:
-    """Play in a scope of the caller's, which is cancelled."""
+    """Play in a scope of the caller's, which is cancelled; a waiter leaves only behind the end of its turn (C8)."""
     with anyio.CancelScope() as scope:
         act(on, "scope", scope.cancel)
         await play(on)
+    if scope.cancelled_caught and on.script.act is None:
+        assert not on.agent.session.state.turn_open, "the waiter left its turn open"
 
 
 async def task_cancelled(on: Stage) -> None:

@@ -17,7 +17,6 @@ from typing import Any
 
 import pytest
 import world
-from checkrein_invariants import check_events
 from figures import count
 from stage import conserved, play, stage
 
@@ -33,6 +32,7 @@ from checkrein.session import Session
 from checkrein.state import State
 from checkrein.testing import run_virtual
 from checkrein.testing.faults import Seams
+from checkrein_invariants import check_events
 
 pytestmark = pytest.mark.checkrein_oracle_off(reason="our own code is made to fail; judged here")
 

@@ -184,7 +184,11 @@ class AgentMachine(RuleBasedStateMachine):
         script = forever(lambda request: self.turns.popleft() if self.turns else "ok")
         self.scripted = ScriptedModel(script)
         self.maker = Agent(
-            self.scripted, tools=[slow, look, fail], plugins=[self.meddles, world.Flush()], store=self.store, max_steps=9
+            self.scripted,
+            tools=[slow, look, fail],
+            plugins=[self.meddles, world.Flush()],
+            store=self.store,
+            max_steps=9,
         )
         self.agent = await self.maker.__aenter__()
         self.harness = self.maker._harness

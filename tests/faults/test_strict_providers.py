@@ -10,8 +10,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import pytest
-from checkrein_invariants import validate_history, validate_messages
-from checkrein_invariants.strategies import logs
 from figures import count
 from hypothesis import HealthCheck, given, settings
 from recordings import Recording, recordings
@@ -20,6 +18,8 @@ from checkrein.events import AnyEvent
 from checkrein.messages import AssistantMessage, ToolMessage
 from checkrein.rules import apply
 from checkrein.state import State
+from checkrein_invariants import validate_history, validate_messages
+from checkrein_invariants.strategies import logs
 
 BASE = {
     *("answer", "answer_live", "one_call", "one_call_stored", "three_parallel", "parallel_two_at_once", "exclusive"),

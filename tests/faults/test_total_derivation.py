@@ -11,9 +11,6 @@ from itertools import groupby
 from typing import Any
 
 import pytest
-from checkrein_invariants import check_events, validate_history
-from checkrein_invariants.builder import renumber
-from checkrein_invariants.strategies import logs
 from figures import count
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -25,6 +22,9 @@ from checkrein.events import AnyEvent, FreeEvent, LogGap, Reason, TurnEnd, TurnS
 from checkrein.recovery import recover
 from checkrein.session import Session
 from checkrein.store import StoredLog
+from checkrein_invariants import check_events, validate_history
+from checkrein_invariants.builder import renumber
+from checkrein_invariants.strategies import logs
 
 pytestmark = pytest.mark.checkrein_oracle_off(reason="damaged logs without an agent; judged here")
 
