@@ -15,12 +15,13 @@ implements is `None` in `chains` and costs an attribute look-up.
 from __future__ import annotations
 
 from collections.abc import Callable
-from inspect import isawaitable, iscoroutinefunction
+from inspect import isawaitable
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 import anyio
 
+from .chains import Chain, Impl
 from .errors import GateClosed, PluginFault
 from .events import PluginFaulted
 from .faults import Faults
@@ -35,57 +36,6 @@ if TYPE_CHECKING:
     from .wrapping import OnFault
 
 __all__ = ["Hooks", "Impl", "Chain"]
-
-
-class Impl:
-    """One implementation of a hook, callable with all the hook's arguments.
-
-    Attributes:
-        plugin: the plugin's name.
-        call: takes every argument of the specification and passes on those the plugin asked for.
-        is_async: whether the plugin wrote `async def`.
-        calls, time_s, changes, faults: the account (H7).
-    """
-
-    __slots__ = ("plugin", "hook", "kind", "call", "is_async", "calls", "time_s", "changes", "faults", "recent", "off")
-
-    def __init__(
-        self,
-        plugin: str,
-        hook: str,
-        kind: str,
-        function: Callable[..., Any],
-        wanted: tuple[str, ...],
-        names: tuple[str, ...],
-    ) -> None:
-        self.plugin = plugin
-        self.hook = hook
-        self.kind = kind
-        self.call = _adapter(function, wanted, names)
-        self.is_async = iscoroutinefunction(function)
-        self.calls = self.changes = self.faults = 0
-        self.time_s = 0.0
-        self.recent: list[float] = []  # when it last failed, for switching observers off (H5)
-        self.off = False
-
-
-class Chain:
-    """A hook's implementations, the first to run first, and its wrappers, the outermost first."""
-
-    __slots__ = ("impls", "wrappers", "deadline_s")
-
-    def __init__(self, impls: list[Impl], wrappers: list[Impl], deadline_s: float | None) -> None:
-        self.impls = impls
-        self.wrappers = wrappers
-        self.deadline_s = deadline_s
-
-
-def _adapter(function: Callable[..., Any], wanted: tuple[str, ...], names: tuple[str, ...]) -> Callable[..., Any]:
-    """A plugin may take any subset of the arguments, in any order; the full set in order costs nothing."""
-    if wanted == names:
-        return function
-    places = [names.index(name) for name in wanted]
-    return lambda *args: function(*[args[i] for i in places])
 
 
 class Hooks:

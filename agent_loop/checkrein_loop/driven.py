@@ -1,0 +1,348 @@
+"""What drives an agent and what a step needs of it: scope, cancel, settling, status, waiters.
+
+`Driven` is the inner half of LoopAgent (agent.py has the half that callers use); it holds the few things that
+are not in the log: who waits, who cancelled, and whether a driver runs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
+
+import anyio
+
+from checkrein.agents import AgentSpec
+from checkrein.errors import WouldDeadlock
+from checkrein.events import Cause, Reason
+from checkrein.live import Buffer, Delta
+from checkrein.output import capped
+from checkrein.providers import Provider
+from checkrein.requests import Digester
+from checkrein.state import Pending
+
+from .dispose import deaf_watch
+from .ends import TurnCancelled
+from .idle import idle_watch
+from .inbox import Inbox
+from .loop import drive
+from .prepare import Prompt
+
+if TYPE_CHECKING:
+    from checkrein.calls import Outcome
+    from checkrein.harness import Harness
+    from checkrein.hooks import Hooks
+    from checkrein.session import Session
+    from checkrein.tools import Tool
+
+    from .agent import LoopAgent
+
+__all__ = ["Driven", "Waiter"]
+
+# The agents whose turns the running code is part of, with their turn numbers (C12).
+_inside: ContextVar[tuple[tuple[Driven, int], ...]] = ContextVar("checkrein_inside", default=())
+
+
+class Waiter:
+    """Somebody who waits for an input; a KeyboardInterrupt the driver held is raised here (C10)."""
+
+    __slots__ = ("interrupt", "_inbox", "_input_id")
+
+    def __init__(self, inbox: Inbox, input_id: str) -> None:
+        self.interrupt: BaseException | None = None
+        self._inbox: Inbox | None = inbox
+        self._input_id = input_id
+        inbox.join(input_id)
+
+    def leave(self) -> None:
+        """Wait no longer; the input may be parked."""
+        inbox, self._inbox = self._inbox, None
+        if inbox is not None:
+            inbox.leave(self._input_id)
+
+
+class Driven:
+    """An agent as its driver, its steps and its waiters see it."""
+
+    def __init__(self, harness: Harness, spec: AgentSpec, session: Session) -> None:
+        self.id = spec.id
+        self.spec = spec
+        self.harness = harness
+        self.session = session
+        self.hooks: Hooks = harness.hooks
+        self.workspace: Path = harness.workspace
+        self.inbox = Inbox(self.as_agent())
+        self.prompt = Prompt()
+        self.digester = Digester()
+        self.live: list[Buffer] = []
+        self.values: dict[int, Any] = {}
+        self.cause: Cause | None = None
+        self.disposing = False
+        self.failure: Reason | None = None  # why the turn is being ended from outside, when it is not a cancel
+        self.streaming: Any = None
+        self._settle()
+        self.driven = False
+        self._status = "idle"
+        self._outside: tuple[tuple[Driven, int], ...] = ()
+        self._scope: anyio.CancelScope | None = None
+        self._changed: anyio.Event | None = None
+        self._waiters: list[Waiter] = []
+        self._interrupt: BaseException | None = None
+        self._resolved: tuple[str, tuple[Provider, str]] | None = None
+        self._disposed: anyio.Event | None = None
+
+    def as_agent(self) -> LoopAgent:
+        """This very object, as what it is."""
+        return cast("LoopAgent", self)
+
+    @property
+    def status(self) -> str:
+        """`idle`, `running` or `disposed`; it changes in the same tick as the send that causes it (I2)."""
+        return self._status
+
+    def start(self) -> None:
+        """Start a driver, unless one runs."""
+        if self._status == "idle":
+            self._status = "running"
+            self.driven = True
+            self._outside = _inside.get()
+            self.harness.owner.spawn(drive, self.as_agent())
+            self.harness.watch_idle(idle_watch)
+            self._tell_status()  # last, since an observer's KeyboardInterrupt leaves from here
+
+    def check_thread(self) -> None:
+        """Raise WrongThread outside the loop's thread (C12)."""
+        self.harness.check_thread()
+
+    def check_waiting(self) -> None:
+        """Raise WouldDeadlock inside this agent's own turn, its last flush included (C12)."""
+        self.harness.check_thread()
+        for agent, turn in _inside.get():
+            if agent is self and self.settled < turn:
+                raise WouldDeadlock(
+                    f"the agent {self.id!r} cannot wait for itself inside its own turn; use send, or another task"
+                )
+
+    # --- what the driver uses ---------------------------------------------------------------------
+
+    def owes_turn(self) -> bool:
+        """Whether a turn has to begin; a cancel between turns acts on the input it found, and on no other (C4)."""
+        if self.cause is not None and not self.inbox.parked():
+            self.cause = None
+        return self.cause is not None or self.inbox.owed()
+
+    def turn_scope(self) -> anyio.CancelScope:
+        """A new scope for the next turn, the one `cancel` cancels (C1)."""
+        scope = self._scope = anyio.CancelScope()
+        _inside.set((*self._outside, (self, self.session.state.turn + 1)))
+        if self.cause is not None or self.disposing:
+            scope.cancel()
+        return scope
+
+    def stop_turn(self) -> None:
+        """Cancel the open turn's scope, and watch whether it is heard."""
+        scope = self._scope
+        if scope is not None and not scope.cancel_called:
+            scope.cancel()
+            self.harness.owner.spawn(deaf_watch, self.as_agent(), self.session.state.turn)
+
+    @property
+    def cancelled(self) -> bool:
+        """Whether the open turn is to end now."""
+        return self.cause is not None or self.disposing or self._interrupt is not None or self.failure is not None
+
+    def checkpoint(self) -> None:
+        """Look at a cancel where nothing awaits (C1).
+
+        Raises:
+            TurnCancelled: it came.
+        """
+        if self.cause is not None or self.disposing or self._interrupt is not None or self.failure is not None:
+            raise TurnCancelled
+
+    def fail(self, reason: Reason) -> None:
+        """End the open turn from outside for this reason; a cancel or an error that came before stays."""
+        if self.failure is None and self._scope is not None:
+            self.failure = reason
+            self._scope.cancel()
+
+    def hold(self, exc: BaseException) -> None:
+        """Hold a KeyboardInterrupt until the turn is closed; then every waiter raises it (C10)."""
+        self._interrupt = exc
+        if self.cause is None:
+            self.cause = Cause("signal")
+        self.inbox.park()
+        if self._scope is not None:
+            self._scope.cancel()
+
+    def internal(self, exc: BaseException) -> None:
+        """A failure of our own around turns: visible, and the driver stops (C4)."""
+        if isinstance(exc, KeyboardInterrupt):
+            self.hold(exc)
+        else:
+            self.hooks.faults.write("checkrein", "driver", exc, self.session, "contained")
+        self.inbox.park()
+
+    async def settle_turn(self) -> None:
+        """After turn/end: flush with a deadline; its failure is a fault, and the agent lives (T9)."""
+        self.cause = self._scope = self.failure = None
+        chain = self.hooks.session_flush
+        try:
+            if chain is not None:
+                await self.hooks.gather(chain, self.session, "turn_end", contained=True)
+        finally:
+            self._settle()
+            self._hand_over()
+            self.notify()
+
+    def _settle(self) -> None:
+        """Turns up to here have ended and been flushed; one that is deaf and still open has not."""
+        state = self.session.state
+        self.settled = state.turn - 1 if state.turn_open else state.turn
+
+    def _hand_over(self) -> None:
+        interrupt, self._interrupt = self._interrupt, None
+        if interrupt is None:
+            return
+        if self._waiters:
+            for waiter in self._waiters:
+                waiter.interrupt = interrupt
+                waiter.leave()  # it raises before it could see a result: its input is parked with the rest
+        else:
+            import signal
+
+            signal.raise_signal(signal.SIGINT)  # the program's own path
+
+    def rest(self) -> None:
+        """The driver is gone."""
+        self.driven = False
+        self.cause = None
+        self._settle()
+        if self._status == "running" and not self.disposing:
+            try:
+                self.set_status("idle")
+            except KeyboardInterrupt as exc:
+                self._interrupt = exc
+            if self.inbox.owed() and self.harness.owner.alive and self._interrupt is None:
+                self.start()  # input came between the driver's last look and now
+        self._hand_over()
+        self.notify()
+
+    def gone(self) -> None:
+        """The agent is disposed, whatever failed on the way."""
+        self._status = "disposed"
+        try:
+            self.harness.forget(self.as_agent())
+        finally:
+            self._hand_over()
+            self.notify()
+            for buffer in self.live:
+                buffer.wake()
+
+    async def flush(self, gate: str) -> None:
+        """A flush point (R4).
+
+        Raises:
+            GateClosed: the events so far are not where they must be.
+        """
+        chain = self.hooks.session_flush
+        if chain is not None:
+            await self.hooks.gather(chain, self.session, gate, contained=False)
+
+    def options_of(self, taken: Sequence[Pending]) -> dict[str, Any]:
+        """The options of a turn: those of its inputs, the last one wins."""
+        options: dict[str, Any] = {}
+        for entry in taken:
+            options.update(entry.options)
+        return options
+
+    # --- what a step uses -------------------------------------------------------------------------
+
+    def resolve(self, model: str | None) -> tuple[Provider, str]:
+        """The provider and model of a request.
+
+        Raises:
+            ConfigError, CredentialsError: it cannot be used.
+        """
+        model = model or self.spec.model
+        if self._resolved is None or self._resolved[0] != model:
+            self._resolved = (model, self.harness.providers.resolve(model))
+        return self._resolved[1]
+
+    def settings(self, options: dict[str, Any]) -> dict[str, Any]:
+        """The request's settings: the agent's, and the turn's over them."""
+        extra = dict(options.get("settings") or {})
+        if options.get("output_schema") is not None:
+            extra["output_schema"] = options["output_schema"]
+        return {**self.spec.settings, **extra} if extra else self.spec.settings
+
+    def tools(self) -> tuple[Tool, ...]:
+        """The tools this agent may use, in a stable order."""
+        return self.harness.tools.for_agent(self.spec.tools)
+
+    def tool(self, name: str) -> Tool | None:
+        """The tool of this name, if this agent may use it."""
+        tool = self.harness.tools.get(name)
+        return tool if tool is not None and (self.spec.tools is None or tool in self.tools()) else None
+
+    def capped(self, outcome: Outcome) -> Outcome:
+        """The outcome as it is logged: large output shortened, the whole in a blob (X5)."""
+        return capped(outcome, self.harness.output_bytes, self.session.put_blob)
+
+    # --- watching ---------------------------------------------------------------------------------
+
+    def attach(self, buffer: Buffer) -> Callable[[], None]:
+        """Feed a consumer's buffer with deltas, and wake it at each event; returns what ends it."""
+        self.live.append(buffer)
+        stop = self.session.observe(lambda event: buffer.wake())
+
+        def detach() -> None:
+            stop()
+            self.live = [other for other in self.live if other is not buffer]
+
+        return detach
+
+    def show(self, delta: Delta) -> None:
+        """Hand a delta to every consumer."""
+        for buffer in self.live:
+            buffer.push(len(self.session.events), delta)
+
+    def set_status(self, status: str) -> None:
+        """Change the status and tell the observers; the same one again is nothing."""
+        if status != self._status:
+            self._status = status
+            self._tell_status()
+
+    def _tell_status(self) -> None:
+        status = self._status
+        chain = self.hooks.agent_status
+        if chain is not None:
+            self.hooks.observe(chain, self.session, (self, status))
+        self.notify()
+
+    def notify(self) -> None:
+        """Wake everybody who waits for this agent to change."""
+        changed, self._changed = self._changed, None
+        if changed is not None:
+            changed.set()
+
+    async def moved(self) -> None:
+        """Wait for the next change."""
+        if self._changed is None:
+            self._changed = anyio.Event()
+        await self._changed.wait()
+
+    @contextmanager
+    def waiting_for(self, input_id: str) -> Iterator[Waiter]:
+        """Register a waiter; input that is waited for is not parked."""
+        waiter = Waiter(self.inbox, input_id)
+        self._waiters.append(waiter)
+        if self._status == "idle" and not self.disposing and self.inbox.owed():
+            self.start()
+        try:
+            yield waiter
+        finally:
+            self._waiters.remove(waiter)
+            waiter.leave()
