@@ -292,7 +292,8 @@ def sweep(
         report.runs += 1
         places = clean.names if at == "seam" else ["pass"] * clean.passes
         wanted = plans or [FaultPlan(k, kind, at) for kind in names for k in range(1, len(places) + 1)]
-        todo += [(backend, plan, places[plan.k - 1] if plan.k <= len(places) else None) for plan in wanted]
+        known = 0 if clean.threaded else len(places)  # a thread comes when it comes
+        todo += [(backend, plan, places[plan.k - 1] if plan.k <= known else None) for plan in wanted]
     count = len(todo) if limit is None else min(limit, len(todo))
     for i in range(count):
         backend, plan, expected = todo[i * len(todo) // count]
