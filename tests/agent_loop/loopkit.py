@@ -8,7 +8,10 @@ from typing import Any
 import anyio
 
 from checkrein import Source, hookimpl, tool
-from checkrein.messages import content_text
+from checkrein.config.types import AgentConfig, HarnessConfig
+from checkrein.harness import Harness
+from checkrein.memory_store import MemoryStore
+from checkrein.messages import AssistantMessage, ToolMessage, content_text
 
 PLUGIN = Source("plugin", name="clock")
 
@@ -76,3 +79,50 @@ async def nap(seconds: float = 3600.0) -> str:
     """Sleep."""
     await anyio.sleep(seconds)
     return "slept"
+
+
+class Flush:
+    """A small persistence: every gate hands the new lines to the session's writer."""
+
+    name = "flush"
+
+    def __init__(self) -> None:
+        self.fail: Any = None
+
+    @hookimpl
+    def session_flush(self, session: Any, gate: str) -> None:
+        """Write what is new."""
+        if self.fail is not None:
+            self.fail(session, gate)
+        writer = session.writer
+        if writer is not None and writer.taken != len(session.lines):
+            writer.append(session.lines[writer.taken :])
+
+
+def house(*models: Any, agents: tuple[str, ...] = ("main",), **options: Any) -> Harness:
+    """A harness with agents that use the first model, and nothing that merely happens to be installed."""
+    config = HarnessConfig(agents=tuple(AgentConfig(id=name, model=f"{models[0].name}:x") for name in agents))
+    return Harness(config=config, providers=models, found=[], **options)
+
+
+def killed(store: MemoryStore, session_id: str) -> MemoryStore:
+    """What kill -9 leaves: the bytes of a session, without its lock."""
+    left = MemoryStore()
+    left.create(session_id, store.read(session_id).lines).close()
+    return left
+
+
+def unpaired(request: Any) -> list[str]:
+    """What a strict provider refuses in a request's history: calls and results that do not stand together."""
+    problems: list[str] = []
+    owed: list[str] = []
+    for place, message in enumerate(request.messages):
+        if isinstance(message, ToolMessage):
+            if not owed or message.call_id != owed[0]:
+                problems.append(f"{place}: a result of {message.call_id}, owed {owed}")
+            owed = owed[1:]
+            continue
+        if owed:
+            problems.append(f"{place}: no result of {owed}")
+        owed = [block.call_id for block in message.calls] if isinstance(message, AssistantMessage) else []
+    return problems + ([f"end: no result of {owed}"] if owed else [])

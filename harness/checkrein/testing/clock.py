@@ -6,7 +6,7 @@ exactly, other seeds give other interleavings. Works on asyncio and trio; uvloop
 and is not supported here.
 
 Threads and sockets are real, and the clock cannot see them: `hold()` makes it walk with real time
-while they are at work. Work in the harness's own pool of tool threads holds it by itself.
+while they are at work. Work in the harness's own tool threads and in `anyio.to_thread` holds it by itself.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from math import inf
 from typing import Any, TypeVar, TypeVarTuple
 
 import anyio
+import anyio.to_thread
 
 __all__ = ["BACKENDS", "Stuck", "VirtualLoop", "hold", "run_seeded", "run_virtual"]
 
@@ -89,6 +90,22 @@ def hold() -> Iterator[None]:
         yield
     finally:
         holds.count -= 1
+
+
+@contextmanager
+def _held_workers() -> Iterator[None]:
+    """Let whoever calls `anyio.to_thread.run_sync` hold the clock, as a store does that syncs its file."""
+    plain = anyio.to_thread.run_sync
+
+    async def run_sync(*args: Any, **options: Any) -> Any:
+        with hold():
+            return await plain(*args, **options)
+
+    anyio.to_thread.run_sync = run_sync  # type: ignore[assignment]
+    try:
+        yield
+    finally:
+        anyio.to_thread.run_sync = plain
 
 
 def _current() -> _Holds | None:
@@ -313,12 +330,13 @@ def run_virtual(
         ValueError: the backend is not one of the two.
         Stuck: it did not come to an end.
     """
-    if backend == "asyncio":
+    if backend not in BACKENDS:
+        raise ValueError(f"expected a backend of {', '.join(BACKENDS)}, got {backend!r}")
+    with _held_workers():
+        if backend == "trio":
+            return _run_trio(fn, args, seed, stuck_s, passes_max, on_pass)
         options: dict[str, Any] = {"loop_factory": lambda: VirtualLoop(seed, stuck_s, passes_max, on_pass)}
         return anyio.run(fn, *args, backend=backend, backend_options=options)
-    if backend != "trio":
-        raise ValueError(f"expected a backend of {', '.join(BACKENDS)}, got {backend!r}")
-    return _run_trio(fn, args, seed, stuck_s, passes_max, on_pass)
 
 
 def _run_trio(

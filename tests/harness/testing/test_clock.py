@@ -268,3 +268,18 @@ def test_a_sleep_without_end_is_no_timer(backend):
     assert 3600 <= run_virtual(main, backend=backend) < 3700
     with pytest.raises(Stuck, match="no timer is set"):
         run_virtual(anyio.sleep_forever, backend=backend, stuck_s=0.05)
+
+
+@both
+def test_time_does_not_jump_over_anyios_worker_threads(backend):
+    """A store that syncs its file in one is not past its deadline at once; afterwards all is as before."""
+    plain = anyio.to_thread.run_sync
+
+    async def main():
+        with anyio.move_on_after(30) as scope:
+            await anyio.to_thread.run_sync(time.sleep, 0.02, abandon_on_cancel=True)
+        return scope.cancelled_caught, anyio.current_time()
+
+    cancelled, _ = run_virtual(main, backend=backend)
+    assert not cancelled
+    assert anyio.to_thread.run_sync is plain
