@@ -16,7 +16,15 @@ from .errors import PluginError
 from .hookspecs import HookInfo
 from .nearest import did_you_mean
 
-__all__ = ["check_plugin", "signature_of"]
+__all__ = ["Registry", "check_plugin", "signature_of"]
+
+
+class Registry(pluggy.PluginManager):
+    """pluggy's registry; it looks at every attribute of a plugin, and two thirds are Python's own and no hooks."""
+
+    def parse_hookimpl_opts(self, plugin: object, name: str) -> pluggy.HookimplOpts | None:
+        """Return a hook's marks, None for what is none."""
+        return None if name.startswith("__") else super().parse_hookimpl_opts(plugin, name)
 
 
 def signature_of(manager: pluggy.PluginManager, hook: str, *, is_async: bool = False) -> str:

@@ -1,19 +1,14 @@
-"""The stage the proof's tests play on: one agent of a script of world.py, made as cheaply as can be.
-
-Making tools and plugins costs more than a short run, so they are made once and find the seams of the
-run that is going on in a context variable, which tasks and threads inherit.
-"""
+"""The stage the proof's tests play on: one agent of a script of world.py, and what may not be wrong on it."""
 
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
-from contextvars import ContextVar
 from dataclasses import dataclass, field
-from functools import cache
 from typing import Any
 
 import world
+from props import kept_plugin, kept_tools, now
 
 from checkrein import Agent
 from checkrein.agents import Approver
@@ -21,36 +16,10 @@ from checkrein.events import InboxAccepted, PluginFaulted, ToolStarted, TurnEnd
 from checkrein.memory_store import MemoryStore
 from checkrein.testing import ScriptedModel
 from checkrein.testing.faults import Seams
-from checkrein.testing.seams import SeamModel, SeamStore, seam_plugin
+from checkrein.testing.seams import SeamModel, SeamStore
 from checkrein_invariants import check_events
 
 __all__ = ["Stage", "conserved", "play", "reason_of", "reasons", "stage", "wrong"]
-
-_now: ContextVar[Seams] = ContextVar("seams")
-
-
-class _Now:
-    """The seams of the run that is going on."""
-
-    async def point(self, name: str) -> None:
-        await _now.get().point(name)
-
-    def sync_point(self, name: str) -> None:
-        _now.get().sync_point(name)
-
-
-NOW: Any = _Now()
-
-
-@cache
-def _tools() -> tuple[Any, ...]:
-    return tuple(world.tools(NOW))
-
-
-@cache
-def _plugin(colour: str) -> object:
-    return seam_plugin(NOW, colour=colour)
-
 
 @dataclass
 class Stage:
@@ -82,19 +51,19 @@ async def stage(
         plugins: more of them.
         store: where the session is kept, instead of what the script says.
     """
-    _now.set(seams)
+    now(seams)
     model = world.Then(ScriptedModel(*script.turns))
     chosen: list[Any] = [*plugins]
     if script.policy:
         chosen.append(world.Policy(**script.policy))
     if script.hooks != "none":
-        chosen.append(_plugin(script.hooks))
+        chosen.append(kept_plugin(script.hooks))
     if store is None and script.store:
         store = SeamStore(MemoryStore(), seams)
     if store is not None:
         chosen.append(world.Flush())
     maker = Agent(
-        SeamModel(model, seams), tools=_tools(), plugins=chosen, store=store, system_prompt="be brief", **script.spec
+        SeamModel(model, seams), tools=kept_tools(), plugins=chosen, store=store, system_prompt="be brief", **script.spec
     )
     async with maker as agent:
         if script.approvals is not None:

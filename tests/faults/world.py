@@ -12,6 +12,7 @@ from typing import Any
 
 import anyio
 from checkrein_invariants import check_events
+from props import kept_plugin, kept_tools, now
 
 from checkrein import Agent, Continue, Retry, Stop, hookimpl
 from checkrein.calls import Outcome
@@ -23,7 +24,7 @@ from checkrein.messages import content_text
 from checkrein.chunks import FinishChunk, TextChunk
 from checkrein.testing import ScriptedModel, call, error, finish, metadata, text, thinking, torn, usage
 from checkrein.testing.faults import Seams, Seen
-from checkrein.testing.seams import SeamModel, SeamStore, seam_plugin, seam_tool
+from checkrein.testing.seams import SeamModel, SeamStore
 from checkrein.text import clean
 
 DEADLINES = {}
@@ -131,38 +132,6 @@ class Script:
     live: bool = False
 
 
-def tools(seams: Seams) -> list[Any]:
-    async def add(a: int, b: int) -> int:
-        """Add."""
-        await anyio.sleep(0)
-        return a + b
-
-    async def slow(seconds: float = 5.0) -> str:
-        """Sleep."""
-        await anyio.sleep(seconds)
-        return "slept"
-
-    def sync(a: int) -> int:
-        """A sync tool, in a thread."""
-        return a + 1
-
-    async def fails() -> str:
-        """Raise."""
-        raise ValueError("no")
-
-    async def alone() -> str:
-        """Run alone."""
-        return "alone"
-
-    return [
-        seam_tool(add, seams, read_only=True, timeout_s=60),
-        seam_tool(slow, seams, timeout_s=60),
-        seam_tool(sync, seams, idempotent=True),
-        seam_tool(fails, seams, timeout_s=60),
-        seam_tool(alone, seams, exclusive=True, timeout_s=60),
-    ]
-
-
 def problems(agent: Any, seams: Seams, buffer: Sequence[Any]) -> list[str]:
     """What a fault may not leave behind."""
     session = agent.session
@@ -194,13 +163,14 @@ async def run_script(script: Script, seams: Seams) -> Seen:
     """Play a script under one fault, then a plain turn, and report what is wrong."""
     inner = Then(ScriptedModel(*script.turns))
     model = SeamModel(inner, seams)
-    plugins: list[Any] = [Policy(**script.policy)]
+    now(seams)
+    plugins: list[Any] = [Policy(**script.policy)] if script.policy else []
     if script.hooks != "none":
-        plugins.append(seam_plugin(seams, colour=script.hooks))
+        plugins.append(kept_plugin(script.hooks))
     store = SeamStore(MemoryStore(), seams) if script.store else None
     if store is not None:
         plugins.append(Flush())
-    maker = Agent(model, tools=tools(seams), plugins=plugins, store=store, system_prompt="be brief", **script.spec)
+    maker = Agent(model, tools=kept_tools(), plugins=plugins, store=store, system_prompt="be brief", **script.spec)
     seen: list[Any] = []
     struck: BaseException | None = None
     reason = ""
