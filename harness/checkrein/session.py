@@ -106,7 +106,7 @@ class Session:
         self._observers: tuple[Observer, ...] = ()
         self._notifying = False
         self._generation = 0
-        self._deferred: deque[Deferred] = deque()
+        self._deferred: deque[Deferred] | None = None  # made on first use: most sessions never defer
         self._inputs = 0
         self.resumed: dict[str, Any] | None = None  # what session/resumed will say, once there is something to say
         self.author: str | None = None  # the plugin whose code runs right now, set by the dispatcher
@@ -295,6 +295,8 @@ class Session:
 
     def _defer(self, make: Callable[[], Any], is_fault: bool = False) -> Any:
         deferred = Deferred(make, self._generation + 1, self.author, is_fault)
+        if self._deferred is None:
+            self._deferred = deque()
         self._deferred.append(deferred)
         return deferred
 
@@ -305,7 +307,7 @@ class Session:
             The event, None when there is none left; and what struck meanwhile, if something did.
         """
         struck: BaseException | None = None
-        for _ in range(MAX_REFOLDS + len(self._deferred)):
+        for _ in range(MAX_REFOLDS + len(self._deferred or ())):
             if not self._deferred:
                 break
             deferred = self._deferred[0]
@@ -316,7 +318,7 @@ class Session:
             try:
                 event, body = self._made(deferred)
             except Exception as exc:
-                self._deferred.popleft()
+                queue.popleft()
                 # Answers to the fault that ended the chain are dropped in silence: it has been told once.
                 if deferred.generation <= MAX_GENERATIONS + 1:
                     self._fault(deferred.plugin, exc, None)
@@ -335,7 +337,7 @@ class Session:
                 if self.events[-1] is not event:
                     continue
                 deferred.event = event
-            self._deferred.popleft()
+            queue.popleft()
             return event, struck
         return None, struck
 

@@ -89,6 +89,14 @@ class State:
         usage, usage_latest, usage_turn: folds of the log (M10).
     """
 
+    __slots__ = (
+        *("types", "closes", "next_seq", "session", "agent", "format", "created", "turn", "turn_open"),
+        *("starts", "step", "step_open", "answered", "attempt", "request_open", "request_ok", "thinking"),
+        *("calls", "due", "turn_calls", "final_text", "approvals", "approvals_asked", "open_pairs", "compactions"),
+        *("orphans", "pending", "claimed", "discarded", "keys", "inputs", "ends", "header", "parts"),
+        *("last_request", "history", "usage", "usage_latest", "usage_turn"),
+    )
+
     def __init__(self, types: dict[str, EventType] | None = None, closes: dict[str, Balance] | None = None) -> None:
         self.types: dict[str, EventType] = types if types is not None else {}
         self.closes: dict[str, Balance] = closes if closes is not None else {}
@@ -129,6 +137,10 @@ class State:
         self.usage = Usage()
         self.usage_latest: Usage | None = None
         self.usage_turn = Usage()
+
+    def members(self) -> dict[str, Any]:
+        """All projections by name, to compare two folds."""
+        return {name: getattr(self, name) for name in self.__slots__}
 
     @property
     def open_calls(self) -> list[CallState]:

@@ -34,7 +34,7 @@ SHUFFLES = 4
 def fold(session: Session) -> dict[str, Any]:
     """Everything the state says, in a form that can be compared."""
     state = session.state
-    plain = {name: value for name, value in vars(state).items() if name not in ("types", "closes", "history")}
+    plain = {name: value for name, value in state.members().items() if name not in ("types", "closes", "history")}
     for name in ("calls", "pending"):
         plain[name] = {key: [getattr(v, slot) for slot in v.__slots__] for key, v in plain[name].items()}
     history = state.history

@@ -51,7 +51,7 @@ def dump(value: Any) -> Any:
 
 def state_of(held: Session) -> Any:
     """A session's projections as data, without the registered types."""
-    return {name: dump(item) for name, item in vars(held.state).items() if name not in ("types", "closes")}
+    return {name: dump(item) for name, item in held.state.members().items() if name not in ("types", "closes")}
 
 
 def check_agrees(held: Session) -> None:
