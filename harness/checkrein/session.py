@@ -318,7 +318,7 @@ class Session:
             try:
                 event, body = self._made(deferred)
             except Exception as exc:
-                queue.popleft()
+                self._deferred.popleft()
                 # Answers to the fault that ended the chain are dropped in silence: it has been told once.
                 if deferred.generation <= MAX_GENERATIONS + 1:
                     self._fault(deferred.plugin, exc, None)
@@ -337,7 +337,7 @@ class Session:
                 if self.events[-1] is not event:
                     continue
                 deferred.event = event
-            queue.popleft()
+            self._deferred.popleft()
             return event, struck
         return None, struck
 
