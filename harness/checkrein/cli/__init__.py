@@ -44,7 +44,8 @@ SUMMARIES = {
     "run": "Run one turn and print the answer.",
     "chat": "Talk to an agent in the terminal.",
     "check": "Check logs against the rules of the oracle.",
-    "sessions": "List and show sessions.",
+    "sessions": "List, show, copy, search and replay sessions.",
+    "crashtest": "Kill an agent at many points, and resume it.",
     "plugins": "List plugins and hooks.",
     "config": "Check, show and describe the configuration.",
 }
