@@ -36,10 +36,10 @@ class Liar(FileOps):
     def write(self, fd, data):
         return len(data) if b'"tool/start"' in data else super().write(fd, data)
 
-def harness(folder, ops=None):
+def harness(folder, ops=FileOps()):
     model = ScriptedModel([call("pay", {"amount": 1}), call("look", {"n": 1})], "done", repeat=True)
     return Harness(
-        tools=[pay, look], providers=[model], plugins=[Plugin()], store=JsonlStore(folder / ".checkrein", **({"ops": ops} if ops else {})),
+        tools=[pay, look], providers=[model], plugins=[Plugin()], store=JsonlStore(folder / ".checkrein", ops=ops),
         workspace=folder, found=(), overrides={"model": "scripted:x"},
     )
 
