@@ -9,12 +9,15 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import pytest
+
+sys.path.insert(0, str(Path(__file__).parent))
 
 TIMEOUT_S = 60.0
 
@@ -150,6 +153,11 @@ class Cli:
         return Pty(ours, process)
 
 
+    def screen(self, fd: int, process: subprocess.Popen[bytes]) -> Pty:
+        """Watch any output of a process as if it were a terminal."""
+        return Pty(fd, process)
+
+
 @dataclass
 class Pty:
     """The person at the terminal."""
@@ -160,11 +168,17 @@ class Pty:
 
     def expect(self, text: str) -> str:
         """Wait until the screen shows a text; what came before it is taken off."""
-        until = time.monotonic() + TIMEOUT_S
-        while text not in self.seen:
-            assert self._read(until - time.monotonic()), f"expected {text!r} on the screen, got {self.seen!r}"
+        assert self.sees(text), f"expected {text!r} on the screen, got {self.seen!r}"
         before, _, self.seen = self.seen.partition(text)
         return before
+
+    def sees(self, text: str) -> bool:
+        """Wait until the screen shows a text; False if the process ends without it."""
+        until = time.monotonic() + TIMEOUT_S
+        while text not in self.seen:
+            if not self._read(until - time.monotonic()):
+                return False
+        return True
 
     def type(self, text: str) -> None:
         os.write(self.fd, text.encode())
@@ -187,10 +201,10 @@ class Pty:
         return bool(data)
 
 
-@pytest.fixture
-def cli(tmp_path: Path) -> Iterator[Cli]:
-    """The command line in an empty folder, with the tools slow, deaf, write_note and dirty installed."""
-    folders = [tmp_path / name for name in ("work", "site", "home")]
+@contextmanager
+def cli_in(folder: Path) -> Iterator[Cli]:
+    """The command line in an empty folder below this one, with the tools slow, deaf, write_note and dirty installed."""
+    folders = [folder / name for name in ("work", "site", "home")]
     for folder in folders:
         folder.mkdir()
     made = Cli(*folders)
@@ -205,3 +219,16 @@ def cli(tmp_path: Path) -> Iterator[Cli]:
                 stream.close()
     for fd in made.terminals:
         os.close(fd)
+
+
+@pytest.fixture
+def cli(tmp_path: Path) -> Iterator[Cli]:
+    """The command line in an empty folder of the test's own."""
+    with cli_in(tmp_path) as made:
+        yield made
+
+
+@pytest.fixture(scope="session")
+def new_cli() -> Callable[[Path], AbstractContextManager[Cli]]:
+    """Make command lines, each in a folder of its own."""
+    return cli_in

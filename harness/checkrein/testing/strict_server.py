@@ -221,8 +221,14 @@ class _Handler(BaseHTTPRequestHandler):
 
     def do_POST(self) -> None:
         app: StrictChatServer = self.server.app
+        length = int(self.headers.get("Content-Length") or 0)
+        data = self.rfile.read(length)
+        if len(data) < length:  # it was stopped while it sent its request
+            app.left()
+            self._cut()
+            return
         try:
-            body = json.loads(self.rfile.read(int(self.headers.get("Content-Length") or 0)))
+            body = json.loads(data)
         except ValueError:
             self._error(400, Refusal("We could not parse the JSON body of your request."))
             return
