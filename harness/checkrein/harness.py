@@ -260,6 +260,12 @@ class Harness:
             await self.agents[spec.id].dispose()
         return await self._admit(spec, session)
 
+    async def adopt(self, spec: AgentSpec, session: Session) -> AgentLike:
+        """Make an agent over a session that is at hand, as a replay is; no store keeps it."""
+        session.hooks = self.hooks
+        session.on_fault = self.hooks.observer_fault
+        return await self._admit(spec, session)
+
     async def _admit(self, spec: AgentSpec, session: Session) -> AgentLike:
         agent = self._loop(self, spec, session)
         self.agents.add(agent)

@@ -1,0 +1,278 @@
+"""Replay: the loop runs a logged session again, and must make every event that is not an outside fact anew (R5).
+
+    report = await replay(recover(store.read(session_id)).events)
+    report.equal, report.differences
+
+Fed from the log are the outside facts: input, what the model said, what tools, people and plugins did. The loop makes
+the rest: brackets, claims of input, calls, prompt parts, headers and digests of requests, how turns ended. What stands
+in for the model, the tools and the plugins is replay_world.py; no provider, tool or plugin of the session is needed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import anyio
+import msgspec
+
+from . import events as ev
+from .codec import encode
+from .errors import RefusedAtAppend
+from .session import Session
+
+if TYPE_CHECKING:
+    from .agents import AgentLike
+    from .events import AnyEvent, Event
+
+__all__ = ["Difference", "Report", "Tape", "replay"]
+
+E = TypeVar("E", bound="Event")
+
+MAX_DIFFERENCES = 20
+OUTSIDE = ("cancelled", "disposed", "interrupted")  # turn ends that somebody outside of the loop decides
+
+# Taken from the log where the loop appends one of its own.
+FACTS = (
+    *(ev.AssistantThinking, ev.AssistantAnswer, ev.AssistantPartial, ev.RequestEnd),
+    *(ev.ToolStarted, ev.ToolEnded, ev.ToolResulted, ev.ApprovalDecided, ev.ContextInput, ev.PluginFaulted),
+)
+# Appended by nobody in a replay: fed at their place.
+FED = (
+    *(ev.SessionCreated, ev.SessionResumed, ev.SessionRepaired, ev.LogGap, ev.ToolLate, ev.FreeEvent),
+    *(ev.InboxAccepted, ev.InboxReplaced, ev.InboxDiscarded),
+    *(ev.CompactionStart, ev.CompactionSummary, ev.CompactionEnd),
+)
+RAISED_IN = ("agent_request", "step_result", "turn_continuation")
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """An event that came out differently: the recorded one beside the replayed one, as JSON."""
+
+    recorded: str
+    replayed: str
+
+
+@dataclass(slots=True)
+class Report:
+    """What a replay came to.
+
+    Attributes:
+        total: events in the log.
+        events: how many of them were gone through.
+        made: how many of these the loop made anew, and were compared.
+        differences: the first 20 that are not equal.
+        stopped: why it could not go on to the end; None if it did.
+    """
+
+    total: int
+    events: int = 0
+    made: int = 0
+    differences: list[Difference] = field(default_factory=list)
+    stopped: str | None = None
+
+    @property
+    def equal(self) -> bool:
+        """Whether the whole log was replayed, and every event came out equal."""
+        return not self.differences and self.stopped is None
+
+
+async def replay(events: Sequence[AnyEvent]) -> Report:
+    """Run a session again from its log.
+
+    Args:
+        events: the log from its beginning, without gaps in front of what is to be compared.
+
+    Returns:
+        The report; it never raises for what is in the log.
+    """
+    from .replay_world import world
+
+    tape = Tape(events)
+    async with world(tape) as agent:
+        tape.agent = agent
+        async with anyio.create_task_group() as group:
+            group.start_soon(_watch, tape, agent)
+            await _drive(tape, agent)
+            tape.over = True
+            group.cancel_scope.cancel()
+        agent.cancel()
+    tape.report.events = tape.cursor
+    return tape.report
+
+
+async def _drive(tape: Tape, agent: AgentLike) -> None:
+    tape.feed()
+    while not tape.over:
+        before = tape.cursor
+        if type(tape.current) is not ev.TurnStart:
+            tape.stop_at("no turn is open", None)
+            return
+        agent.wake()
+        await agent.idle()
+        tape.feed()
+        if tape.cursor == before:
+            tape.stop_at("the loop begins no turn", None)
+
+
+async def _watch(tape: Tape, agent: AgentLike) -> None:
+    """End a replay that waits for what never comes."""
+    seen = -1
+    while not tape.over:
+        await anyio.wait_all_tasks_blocked()
+        if agent.status == "running" and seen == tape.cursor:
+            tape.stop_at("the loop waits", None)
+            return
+        seen = tape.cursor
+        await anyio.sleep(0.01)
+
+
+class Tape(Session):
+    """A session that is being replayed: an append takes the recorded event, and compares it.
+
+    Attributes:
+        log: the recorded events.
+        cursor: how many of them are committed.
+        over: whether the replay has left the log, at its end or before; from then on appends are plain ones.
+    """
+
+    def __init__(self, events: Sequence[AnyEvent]) -> None:
+        super().__init__("replay")
+        self.log = events
+        self.cursor = 0
+        self.over = not events
+        self.report = Report(len(events))
+        self.agent: AgentLike | None = None
+        self.nested = {e.call_id for e in events if type(e) is ev.ToolCalled and e.parent is not None}
+        self._moved = anyio.Event()
+
+    # --- where it is --------------------------------------------------------------------------------
+
+    @property
+    def current(self) -> AnyEvent | None:
+        """The next recorded event."""
+        return self.log[self.cursor] if self.cursor < len(self.log) and not self.over else None
+
+    def ahead(self) -> Sequence[AnyEvent]:
+        """The rest of the open turn: up to its end, if it has one."""
+        for n in range(self.cursor, len(self.log)):
+            if type(self.log[n]) is ev.TurnEnd:
+                return self.log[self.cursor : n + 1]
+        return self.log[self.cursor :]
+
+    def at(self, seq: int) -> AnyEvent | None:
+        """The recorded event of this seq."""
+        found = self.log[seq] if 0 <= seq < len(self.log) else None
+        return found if found is not None and found.seq == seq else None
+
+    async def moved(self) -> None:
+        """Wait until another event was committed."""
+        await self._moved.wait()
+
+    # --- appending ----------------------------------------------------------------------------------
+
+    def append(self, kind: type[E], /, **fields: Any) -> E:
+        """Commit the next recorded event, if it is of this kind, and compare what is no outside fact."""
+        self.feed()
+        expected = self.current
+        if expected is None:
+            self._leave()
+            return super().append(kind, **fields)
+        made: Any = kind(expected.seq, expected.time, **fields)
+        if type(expected) is not kind:
+            self.stop_at("the loop goes another way", made)
+            return super().append(kind, **fields)
+        if kind not in FACTS:
+            self.report.made += 1
+            if not _equal(expected, made):
+                self._differ(expected, made)
+        self._take(expected)
+        self.feed()
+        return expected
+
+    def feed(self) -> None:
+        """Commit the recorded events that nobody appends in a replay."""
+        while (event := self.current) is not None and self._is_fed(event):
+            self._take(event)
+        event = self.current
+        if type(event) is ev.TurnEnd and event.reason.kind in OUTSIDE:
+            self.cancel()
+
+    def _is_fed(self, event: AnyEvent) -> bool:
+        if isinstance(event, FED) or getattr(event, "call_id", None) in self.nested:
+            return True
+        if type(event) is ev.Decision:
+            return event.hook == "tools_guard"
+        return type(event) is ev.PluginFaulted and not self.is_raised(event)
+
+    @staticmethod
+    def is_raised(event: ev.PluginFaulted) -> bool:
+        """Whether this fault is raised again in its hook, since the turn's course depends on it."""
+        if event.hook == "session_flush":
+            return event.action == "refused"
+        return event.action == "turn_ended" and event.hook in RAISED_IN
+
+    def _take(self, event: AnyEvent) -> None:
+        if event.seq != self.state.next_seq:
+            self.state.next_seq = event.seq  # a gap, which its log/gap event names
+        try:
+            self._commit(event)
+        except RefusedAtAppend as exc:
+            self.report.stopped = f"the log's own event at seq {event.seq} breaks a rule: {exc}"
+            self._leave()
+            return
+        self.cursor += 1
+        moved, self._moved = self._moved, anyio.Event()
+        moved.set()
+
+    # --- leaving ------------------------------------------------------------------------------------
+
+    def cancel(self) -> None:
+        """Somebody outside ended the turn here."""
+        if self.agent is not None:
+            end = self.ahead()[-1] if self.ahead() else None
+            cause = end.reason.cause if type(end) is ev.TurnEnd else None
+            self.agent.cancel(cause if cause is not None else "user")
+
+    def stop_at(self, why: str, made: AnyEvent | None) -> None:
+        """Leave the log here: the loop does something else than was recorded."""
+        expected = self.current
+        if self.report.stopped is None and expected is not None:
+            self.report.stopped = f"{why} where the log goes on with {expected.type} at seq {expected.seq}"
+            if made is not None:
+                self._differ(expected, made)
+        self._leave()
+
+    def _leave(self) -> None:
+        self.over = True
+        self._moved.set()
+        if self.agent is not None:
+            self.agent.cancel()
+
+    def _differ(self, expected: AnyEvent, made: AnyEvent) -> None:
+        if len(self.report.differences) < MAX_DIFFERENCES:
+            self.report.differences.append(Difference(encode(expected).decode(), encode(made).decode()))
+
+
+def _equal(expected: AnyEvent, made: AnyEvent) -> bool:
+    if type(expected) is ev.TurnEnd and expected.reason.kind in OUTSIDE and type(made) is ev.TurnEnd:
+        return (expected.turn, expected.steps) == (made.turn, made.steps)
+    return bool(_comparable(expected) == _comparable(made))
+
+
+def _comparable(event: AnyEvent) -> Any:
+    """An event without what is an outside fact in it: which plugin, which process, who ended the turn."""
+    members = msgspec.to_builtins(event)
+    members.pop("plugin", None)
+    if type(event) is ev.RequestHeader:
+        members.pop("reason")  # it tells of a new process
+    elif type(event) is ev.RequestStart:
+        members.pop("edits", None)  # whose; what they made of the messages is in the digest
+    elif type(event) is ev.ApprovalAsked:
+        members.pop("arguments", None)  # a plugin may have rewritten them
+    elif type(event) is ev.TurnEnd:
+        reason = event.reason
+        members["reason"] = (reason.kind, reason.error, reason.max_steps)
+    return members
