@@ -1,23 +1,39 @@
 """What the proof shares: its worlds on the path, and the figures it prints at the end of a run.
 
-A test adds to a figure with `count("fault runs", n)`; docs/reliability.md names the commands and what they printed.
+A test adds to a figure with `count("fault runs", n)`; docs/reliability.md names the commands and what they
+printed. prove.py sets CHECKREIN_SHARD (`i/n`: every n-th test) and CHECKREIN_FIGURES (a file for the figures).
 """
 
 from __future__ import annotations
 
+import json
+import os
 import sys
 from pathlib import Path
 
 import pytest
 
-sys.path.insert(0, str(Path(__file__).parent))
+HERE = Path(__file__).parent
+sys.path.insert(0, str(HERE))
 
-from figures import FIGURES
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Keep this process's share of the proof's tests."""
+    if not (shard := os.environ.get("CHECKREIN_SHARD")):
+        return
+    mine, of = map(int, shard.split("/"))
+    chosen = [item for i, item in enumerate(items) if HERE not in item.path.parents or i % of == mine]
+    config.hook.pytest_deselected(items=[item for item in items if item not in chosen])
+    items[:] = chosen
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     """Print how much was tried."""
-    if FIGURES:
+    from figures import FIGURES
+
+    if file := os.environ.get("CHECKREIN_FIGURES"):
+        Path(file).write_text(json.dumps(FIGURES))
+    elif FIGURES:
         terminalreporter.section("the proof: what was tried")
         for name, number in sorted(FIGURES.items()):
             terminalreporter.write_line(f"{number:>9,}  {name}")

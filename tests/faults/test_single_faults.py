@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from functools import partial
-from typing import Any
 
 import pytest
 import world
+from figures import count
 
 from checkrein.testing.faults import KINDS, sweep
-
-TOTAL: Counter[str] = Counter()
 
 
 @pytest.mark.parametrize("backend", ["asyncio", "trio"])
@@ -19,6 +16,6 @@ TOTAL: Counter[str] = Counter()
 def test_single_fault_everywhere(name: str, backend: str, faults: int | None) -> None:
     """No single fault leaves a turn unbalanced, ends one `internal`, loses a delta, or kills the agent."""
     report = sweep(partial(world.run_script, world.SCRIPTS[name]), kinds=KINDS, backends=[backend], limit=faults)
-    TOTAL["runs"] += report.runs
+    count("single faults: runs", report.runs)
     bad = report.failures
     assert not bad, f"{len(bad)} of {report.runs}:\n" + "\n".join(str(row) for row in bad[:8])
