@@ -207,6 +207,11 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         """The error of a run that does not end."""
         return Stuck(why, [_path(task.get_coro()) for task in asyncio.all_tasks(self)])
 
+    def run_forever(self) -> None:
+        """Run until the loop is stopped; anyio's worker threads hold the clock meanwhile."""
+        with _held_workers():
+            super().run_forever()
+
     def _run_once(self) -> None:
         self._passes += 1
         if self._passes > self._passes_max:
@@ -332,11 +337,11 @@ def run_virtual(
     """
     if backend not in BACKENDS:
         raise ValueError(f"expected a backend of {', '.join(BACKENDS)}, got {backend!r}")
-    with _held_workers():
-        if backend == "trio":
+    if backend == "trio":
+        with _held_workers():
             return _run_trio(fn, args, seed, stuck_s, passes_max, on_pass)
-        options: dict[str, Any] = {"loop_factory": lambda: VirtualLoop(seed, stuck_s, passes_max, on_pass)}
-        return anyio.run(fn, *args, backend=backend, backend_options=options)
+    options: dict[str, Any] = {"loop_factory": lambda: VirtualLoop(seed, stuck_s, passes_max, on_pass)}
+    return anyio.run(fn, *args, backend=backend, backend_options=options)
 
 
 def _run_trio(
