@@ -19,7 +19,7 @@ import msgspec
 
 from . import events as ev
 from .codec import encode
-from .errors import RefusedAtAppend
+from .errors import CheckreinError, RefusedAtAppend
 from .session import Session
 
 if TYPE_CHECKING:
@@ -44,7 +44,12 @@ FED = (
     *(ev.InboxAccepted, ev.InboxReplaced, ev.InboxDiscarded),
     *(ev.CompactionStart, ev.CompactionSummary, ev.CompactionEnd),
 )
+CLOSING = (ev.RequestEnd, ev.ApprovalDecided, ev.ToolCalled, ev.ToolResulted, ev.StepEnd, ev.TurnEnd)
 RAISED_IN = ("agent_request", "step_result", "turn_continuation")
+
+
+class _Killed(CheckreinError):
+    """Here the recorded process died: the loop has to close the turn; how it calls that is not compared."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,6 +187,8 @@ class Tape(Session):
             return super().append(kind, **fields)
         made: Any = kind(expected.seq, expected.time, **fields)
         if type(expected) is not kind:
+            if self._was_killed() and kind not in CLOSING:
+                raise _Killed(f"the process died before {made.type}")
             self.stop_at("the loop goes another way", made)
             return super().append(kind, **fields)
         if kind not in FACTS:
@@ -191,6 +198,12 @@ class Tape(Session):
         self._take(expected)
         self.feed()
         return expected
+
+    def _was_killed(self) -> bool:
+        """Whether nothing of the open turn is left but what closed it from outside."""
+        rest = [event for event in self.ahead() if not self._is_fed(event)]
+        end = rest[-1] if rest else None
+        return type(end) is ev.TurnEnd and end.reason.kind in OUTSIDE and all(isinstance(e, CLOSING) for e in rest)
 
     def feed(self) -> None:
         """Commit the recorded events that nobody appends in a replay."""

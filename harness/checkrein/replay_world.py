@@ -271,18 +271,36 @@ class _Plugin:
     @hookimpl
     async def agent_request(self, request: Request) -> Request:
         self._fails("agent_request")
-        start = next((e for e in self._tape.ahead() if isinstance(e, (ev.RequestStart, ev.StepEnd))), None)
+        step: list[Any] = []
+        for event in self._tape.ahead():
+            step.append(event)
+            if isinstance(event, (ev.RequestStart, ev.StepEnd)):
+                break
+        start = step[-1] if step else None
         if type(start) is not ev.RequestStart:
-            end = self._tape.ahead()[-1] if self._tape.ahead() else None
-            if type(end) is ev.TurnEnd and end.reason.kind == "error":
-                return request.replace(messages=[])  # it was refused before it was sent
-            await _stopped(self._tape)
+            return await self._unsent(request, step)
         header = self._header(start.header)
         if start.edits is None:
             return request.replace(**header)
         messages = apply_edits(start.edits, request.messages, request.seqs)
         edit = Edit(tuple(start.edits["drop"]), start.edits["marker"]) if "drop" in start.edits else None
         return request.replace(**header, messages=messages, edit=edit)
+
+    async def _unsent(self, request: Request, step: list[Any]) -> Request:
+        """The request of a step that never sent one: it was refused, or the process died while it was logged."""
+        header = next((event for event in step if type(event) is ev.RequestHeader), None)
+        if header is not None:
+            return request.replace(**self._header(header.seq))
+        parts = [event for event in step if type(event) is ev.PromptPart]
+        if parts:
+            system = tuple(str(part.content) for part in parts if part.kind == "system")
+            tools = tuple(msgspec.convert(part.content, ToolSchema) for part in parts if part.kind == "tool")
+            return request.replace(system=system, tools=tools)
+        ahead = self._tape.ahead()
+        end = ahead[-1] if ahead else None
+        if type(end) is not ev.TurnEnd or end.reason.kind != "error":
+            await _stopped(self._tape)
+        return request.replace(messages=[])
 
     def _header(self, seq: int) -> dict[str, Any]:
         """What a header says; the same objects each time, so that nothing is hashed twice."""
