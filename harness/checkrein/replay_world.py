@@ -135,11 +135,20 @@ class _Provider:
         if end.outcome == "ok":
             yield FinishChunk(end.finish_reason or "stop", end.request_id, end.lenient_finish)
         elif end.error is None:
-            await _stopped(self._tape)
+            await self._given_up()
         elif end.error.code == "EMPTY_RESPONSE":
             yield FinishChunk("stop")
         elif end.error.code != "TORN":
             raise ProviderError(end.error.message, kind=end.error.kind, code=end.error.code)
+
+    async def _given_up(self) -> NoReturn:
+        """The stream was left: by us, because it brought nothing, or because the turn was ended from outside."""
+        end = self._tape.ahead()[-1]
+        if _is_retried(self._tape):
+            raise ProviderError("the stream brought nothing", kind="timeout", code="IDLE")
+        if type(end) is ev.TurnEnd and end.reason.kind == "error":
+            raise ProviderError(end.reason.message or "", kind=end.reason.error or "stream", code=end.reason.code)
+        await _stopped(self._tape)
 
     def _chunks(
         self, said: ev.AssistantAnswer | ev.AssistantPartial | None, thinking: dict[int, ev.AssistantThinking]
@@ -170,6 +179,18 @@ class _Provider:
                 yield OpaqueChunk(index, block.data)
             if metadata is not None:
                 yield MetadataChunk(metadata, index)
+
+
+def _is_retried(tape: Tape) -> bool:
+    """Whether another attempt of the open step follows, or was about to when a plugin failed."""
+    for event in tape.ahead():
+        if type(event) is ev.RequestStart:
+            return True
+        if type(event) is ev.PluginFaulted and event.hook == "agent_request" and tape.is_raised(event):
+            return True
+        if isinstance(event, (ev.StepEnd, ev.TurnEnd)):
+            return False
+    return False
 
 
 # --- tools and people ------------------------------------------------------------------------------------
@@ -319,8 +340,7 @@ class _Plugin:
 
     @hookimpl
     def request_error(self, attempt: int) -> Retry | None:
-        later = (e for e in self._tape.ahead() if isinstance(e, (ev.RequestStart, ev.StepEnd, ev.TurnEnd)))
-        return Retry() if isinstance(next(later, None), ev.RequestStart) else None
+        return Retry() if _is_retried(self._tape) else None
 
     @hookimpl
     async def step_result(self) -> None:
