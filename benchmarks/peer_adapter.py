@@ -97,7 +97,7 @@ async def harness_for(store):
     return await harness.__aenter__()
 
 
-SPEC = dict(max_steps=0, max_parallel_tool_calls=64)
+SPEC = {"max_steps": 0, "max_parallel_tool_calls": 64}
 
 
 class Checkrein(Peer):
@@ -123,7 +123,9 @@ class Checkrein(Peer):
         model = Model(held.script)
         model.name = f"bench{n}"
         harness.providers.add(model)
-        held.agent = await harness.create_agent(AgentSpec(id=f"a{n}", model=f"bench{n}:fake", **SPEC), session_id=f"s{n}")
+        held.agent = await harness.create_agent(
+            AgentSpec(id=f"a{n}", model=f"bench{n}:fake", **SPEC), session_id=f"s{n}"
+        )
 
     async def turn(self, held, prompt):
         if held.script.chunks > 10:
@@ -160,8 +162,19 @@ class Checkrein(Peer):
     async def seed(self, path, n):
         held = self.build(None, path)
         await self.open(held)
-        from checkrein.events import RequestEnd, RequestHeader, RequestStart, StepEnd, StepStart, TurnStart, UserInput
-        from checkrein.events import AssistantAnswer, InboxAccepted, Reason, TurnEnd
+        from checkrein.events import (
+            AssistantAnswer,
+            InboxAccepted,
+            Reason,
+            RequestEnd,
+            RequestHeader,
+            RequestStart,
+            StepEnd,
+            StepStart,
+            TurnEnd,
+            TurnStart,
+            UserInput,
+        )
         from checkrein.messages import USER, TextBlock
 
         session = held.agent.session
@@ -174,8 +187,17 @@ class Checkrein(Peer):
             append(UserInput, turn=turn, id=accepted.id, content=said, source=USER)
             append(StepStart, turn=turn, step=1)
             if turn == 1:
-                header = append(RequestHeader, turn=1, step=1, reason="initial", provider="bench", model="fake",
-                                settings={}, system=[], tools=[])
+                header = append(
+                    RequestHeader,
+                    turn=1,
+                    step=1,
+                    reason="initial",
+                    provider="bench",
+                    model="fake",
+                    settings={},
+                    system=[],
+                    tools=[],
+                )
             append(RequestStart, turn=turn, step=1, attempt=1, header=header.seq, messages=i + 1, digest="0" * 64)
             append(RequestEnd, turn=turn, step=1, attempt=1, outcome="ok", finish_reason="stop")
             append(AssistantAnswer, turn=turn, step=1, content=[TextBlock(f"message {i + 1}")])

@@ -103,7 +103,7 @@ class Prompt:
             parts = assemble(sections, agent, agent.spec.system_prompt)
             if parts != self._system:
                 self._system = tuple(clean(part)[0] for part in parts)
-        return self._system
+        return self._system or ()
 
     def tools(self, agent: LoopAgent) -> tuple[ToolSchema, ...]:
         """The schemas of the agent's tools; the same tuple as before while nothing changed."""

@@ -57,7 +57,7 @@ def encode(event: AnyEvent) -> bytes:
         RefusedAtAppend: it holds text that UTF-8 cannot carry, or nests too deeply.
     """
     try:
-        if event.__class__ is FreeEvent:
+        if isinstance(event, FreeEvent):
             return _encode({"type": event.type, "seq": event.seq, "time": event.time, **event.fields})
         return _encode(event)
     except UnicodeEncodeError:

@@ -12,23 +12,14 @@ __all__ = ["LazyWriter"]
 class LazyWriter:
     """See checkrein.store.Writer; creates the session at the first append."""
 
-    __slots__ = ("_closed", "_session_id", "_store", "_writer")
+    __slots__ = ("_closed", "_session_id", "_store", "_writer", "taken")
 
     def __init__(self, store: Store, session_id: str) -> None:
         self._store = store
         self._session_id = session_id
         self._writer: Writer | None = None
         self._closed = False
-
-    @property
-    def taken(self) -> int:
-        """How many lines the store has taken."""
-        return 0 if self._writer is None else self._writer.taken
-
-    @taken.setter
-    def taken(self, count: int) -> None:
-        if self._writer is not None:
-            self._writer.taken = count
+        self.taken = 0  # how many lines the store has taken
 
     def append(self, lines: Sequence[bytes]) -> None:
         """Hand lines over; the first time there is more than the session's own first event, create the session."""
@@ -40,11 +31,15 @@ class LazyWriter:
             self._writer = self._store.create(self._session_id, lines)
         else:
             self._writer.append(lines)
+        self.taken = self._writer.taken
 
     def sync(self) -> None:
         """Make what was taken survive power loss."""
         if self._writer is not None:
-            self._writer.sync()
+            try:
+                self._writer.sync()
+            finally:
+                self.taken = self._writer.taken  # a failed sync may take back what it covered
 
     def close(self) -> None:
         """Release the session; it is not created any more."""

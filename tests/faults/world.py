@@ -11,21 +11,21 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import anyio
-from checkrein_invariants import check_events
 from props import kept_plugin, kept_tools, now
 
 from checkrein import Agent, Continue, Retry, Stop, hookimpl
 from checkrein.calls import Outcome
+from checkrein.chunks import FinishChunk, TextChunk
 from checkrein.decisions import Allow, Ask, Deny
 from checkrein.events import AssistantAnswer, AssistantPartial, AssistantThinking, PluginFaulted
 from checkrein.live import TextDelta, ThinkingDelta
 from checkrein.memory_store import MemoryStore
 from checkrein.messages import content_text
-from checkrein.chunks import FinishChunk, TextChunk
 from checkrein.testing import ScriptedModel, call, error, finish, metadata, text, thinking, torn, usage
 from checkrein.testing.faults import Seams, Seen
 from checkrein.testing.seams import SeamModel, SeamStore
 from checkrein.text import clean
+from checkrein_invariants import check_events
 
 DEADLINES = {}
 
