@@ -22,7 +22,7 @@ from checkrein.errors import AlreadyBegun, GateClosed, InvalidArguments, PluginF
 from checkrein.events import ApprovalAsked, ApprovalDecided, Decision, ToolErrorInfo, ToolLate, ToolStarted
 from checkrein.live import ToolProgress
 from checkrein.output import failure, to_outcome
-from checkrein.owner import absorb, ours
+from checkrein.owner import absorb, ours, stray
 from checkrein.text import clean, describe
 from checkrein.tools import Tool, ToolContext
 
@@ -194,7 +194,10 @@ class _Run:
     async def invoke(self, tool: Tool, context: ToolContext, arguments: dict[str, Any]) -> Any:
         """Call the tool: async in place, sync in a daemon thread (X3)."""
         if tool.is_async:
-            return await _Watched(tool.invoke(context, arguments), self.blocked)
+            value = await _Watched(tool.invoke(context, arguments), self.blocked)
+            if (left := await stray()) is not None:
+                self.agent.hooks.faults.write(tool.name, "tool", left, self.agent.session, "contained")
+            return value
         function = partial(tool.invoke, context, arguments)
         value = await self.agent.harness.threads.run(function, on_late=self.late)
         return await value if isawaitable(value) else value

@@ -26,7 +26,7 @@ from checkrein.events import (
 )
 from checkrein.live import StepReset
 from checkrein.messages import AssistantMessage, CallBlock, Content, OpaqueBlock, TextBlock, ThinkingBlock
-from checkrein.owner import absorb, ours
+from checkrein.owner import absorb, ours, stray
 from checkrein.text import clean, clean_json, describe
 
 from .ends import StepFailed, of_provider
@@ -108,6 +108,8 @@ async def stream(
     clock = _Clock(agent, turn, step, attempt)
     try:
         await read(agent, prepared, assembler, clock)
+        if (left := await stray()) is not None:
+            blame(agent, prepared.provider, left)
         error = None if assembler.finish is not None else torn()
     except BaseException as exc:
         if ours(exc) or isinstance(exc, KeyboardInterrupt):

@@ -70,8 +70,9 @@ class LoopReceipt:
         with agent.waiting_for(self._id) as waiter:
             try:
                 return await self._wait(waiter)
-            except anyio.get_cancelled_exc_class():
-                await self._leave()
+            except (anyio.get_cancelled_exc_class(), KeyboardInterrupt) as exc:  # trio raises Ctrl-C in the waiter
+                if exc is not waiter.interrupt:  # that one was held, and its turn is closed (C10)
+                    await self._leave("task" if not isinstance(exc, KeyboardInterrupt) else "signal")
                 raise
 
     async def _wait(self, waiter: Any) -> TurnResult:
@@ -91,17 +92,17 @@ class LoopReceipt:
 
     def _discarded(self, reason: str) -> AgentError | GateClosed:
         if reason.startswith("the store did not take"):
-            return GateClosed("input", reason)
+            return GateClosed("input", reason.partition(": ")[2])
         return AgentError(f"input {self._id} was discarded: {reason}")
 
-    async def _leave(self) -> None:
+    async def _leave(self, cause: str) -> None:
         agent, status = self._agent, self.status
         if status.state == "pending":
             agent.inbox.discard(self._id, "its waiter was cancelled")
             return
         if status.turn is None or status.turn <= agent.settled:
             return
-        agent.cancel("task")
+        agent.cancel(cause)
         with anyio.CancelScope(shield=True, deadline=anyio.current_time() + agent.harness.close_timeout_s):
             while status.turn > agent.settled and agent.status != "disposed":
                 await agent.moved()

@@ -14,7 +14,7 @@ import anyio
 
 from .calls import Call, Outcome, error_outcome
 from .errors import AlreadyBegun, PluginFault
-from .owner import absorb, ours
+from .owner import absorb, ours, stray
 from .wrapping import Wraps, wrapped
 
 if TYPE_CHECKING:
@@ -121,6 +121,8 @@ class _Stage:
         try:
             out = await self._within(impl.call(self.agent, self.call, self.proceed))
             _outcome(out)
+            if (left := await stray()) is not None:
+                raise left
         except BaseException as exc:
             if ours(exc) or isinstance(exc, KeyboardInterrupt):
                 raise

@@ -13,7 +13,7 @@ from typing import Any, Protocol
 import anyio
 from anyio.abc import TaskGroup
 
-__all__ = ["Owner", "TaskStarter", "backend", "ours", "absorb"]
+__all__ = ["Owner", "TaskStarter", "backend", "ours", "absorb", "stray"]
 
 
 def backend() -> str:
@@ -126,3 +126,26 @@ def absorb() -> None:
     task = asyncio.current_task()
     while task is not None and task.cancelling():
         task.uncancel()
+
+
+async def stray() -> BaseException | None:
+    """Take back a native cancel that code we called has left on this task, before it strikes somebody else (C7).
+
+    Only asyncio has it (`asyncio.current_task().cancel()`, then a plain return). It is delivered here, swallowed,
+    and returned for the one to blame; None is the rule.
+    """
+    asyncio = sys.modules.get("asyncio")
+    if asyncio is None or asyncio._get_running_loop() is None:
+        return None
+    task = asyncio.current_task()
+    if task is None or not task.cancelling() or anyio.current_effective_deadline() == -float("inf"):
+        return None
+    absorb()
+    try:
+        await asyncio.sleep(0)
+    except asyncio.CancelledError as exc:
+        if ours(exc):
+            raise
+        absorb()
+    error: BaseException = asyncio.CancelledError("it cancelled the task it ran in, and returned")
+    return error

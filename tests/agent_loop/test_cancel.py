@@ -596,11 +596,11 @@ def test_C7_a_tool_that_cancels_its_own_task_is_a_failing_tool(scripted, how, ca
         """Cancel."""
         return await body()
 
-    asked = [call("bad"), *[call("add", {"a": 1, "b": n}) for n in range(calls - 1)]]
-    model = scripted(asked, "ok", "again")
+    asked = [call("bad"), *[call("nap", {"seconds": n}) for n in range(1, calls)]]
+    model = scripted(asked, [wait(1), text("ok")], "again")
 
     async def main() -> Any:
-        async with Agent(model, tools=[bad, add]) as agent:
+        async with Agent(model, tools=[bad, nap], max_parallel_tool_calls=2) as agent:
             result = await agent.run("go")
             balanced(agent)
             assert (await agent.run("on")).ok
@@ -610,8 +610,7 @@ def test_C7_a_tool_that_cancels_its_own_task_is_a_failing_tool(scripted, how, ca
     assert result.ok, result.reason
     codes = [code for _, code in results(agent)]
     assert codes == ["ok" if how.endswith("returns") else "OUTCOME_UNKNOWN", *["ok"] * (calls - 1)]
-    if not how.endswith("returns"):
-        assert [f.plugin for f in of(agent, "plugin/fault")] == ["bad"]
+    assert [(f.plugin, f.hook) for f in of(agent, "plugin/fault")] == [("bad", "tool")]
 
 
 def test_C7_trio_a_tool_that_raises_a_foreign_cancelled(scripted):
@@ -648,10 +647,10 @@ def test_C7_a_hook_that_cancels_its_own_task_is_a_failing_hook(scripted, how, ho
         await body()
 
     first = [error("SERVER")] if hook == "request_error" else []
-    model = scripted(*first, call("add", {"a": 1, "b": 1}), *["ok"] * 4)
+    model = scripted(*first, *[call("nap", {"seconds": 1})] * (hook != "agent_request"), forever([wait(1), text("ok")]))
 
     async def main() -> Any:
-        async with Agent(model, tools=[add], plugins=[plugin("acme", **{hook: bad})]) as agent:
+        async with Agent(model, tools=[nap], plugins=[plugin("acme", **{hook: bad})]) as agent:
             result = await agent.run("go")
             balanced(agent)
             agent.harness.plugins.unregister("acme")
@@ -660,27 +659,29 @@ def test_C7_a_hook_that_cancels_its_own_task_is_a_failing_hook(scripted, how, ho
 
     agent, result = run_asyncio(main)
     assert result.reason.kind in ("completed", "error"), result.reason
-    if not how.endswith("returns"):
-        assert {f.plugin for f in of(agent, "plugin/fault")} == {"acme"}
-        if hook in ("agent_request", "step_result", "turn_continuation"):
-            assert (result.reason.error, result.reason.plugin) == ("plugin", "acme")
+    assert {f.plugin for f in of(agent, "plugin/fault")} == {"acme"}
+    if hook in ("agent_request", "step_result", "turn_continuation"):
+        assert (result.reason.error, result.reason.plugin) == ("plugin", "acme")
+    elif hook == "tools_guard":
+        assert results(agent) == [("c1.1.1", "REFUSED_BY_FAULT")]
 
 
 @pytest.mark.parametrize("how", SELF)
 def test_C7_a_provider_that_cancels_its_own_task_is_a_failing_provider(scripted, how):
     """Turn error, kind generate or stream; never `cancelled`, never a leak."""
     body = SELF[how]
-    model = scripted([wait(body), text("said")], "ok")
+    model = scripted([wait(body), text("said")], [wait(1), text("ok")])
 
     async def main() -> Any:
         async with Agent(model) as agent:
             result = await agent.run("go")
             balanced(agent)
             assert (await agent.run("on")).ok
-            return result
+            return agent, result
 
-    result = run_asyncio(main)
-    assert result.reason.kind in ("error", "completed"), result.reason
+    agent, result = run_asyncio(main)
+    assert result.reason.kind == ("completed" if how.endswith("returns") else "error"), result.reason
+    assert {f.plugin for f in of(agent, "plugin/fault")} == {"scripted"}
 
 
 # --- C10 ----------------------------------------------------------------------------------------------------

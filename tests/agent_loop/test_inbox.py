@@ -353,8 +353,9 @@ def test_I3_a_store_that_refuses_an_input_discards_it_visibly(run, scripted):
 
     async def main() -> Any:
         async with Agent(model, plugins=[plugin(session_flush=flush)]) as agent:
-            with pytest.raises(GateClosed, match="disk full"):
+            with pytest.raises(GateClosed, match="disk full") as caught:
                 await agent.run("a")
+            assert str(caught.value).count("did not take") == 1
             await agent.idle()
             return agent
 
