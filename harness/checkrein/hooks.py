@@ -19,14 +19,12 @@ from inspect import isawaitable
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
-import anyio
-
 from .chains import Chain, Impl
 from .errors import GateClosed, PluginFault
 from .events import PluginFaulted
 from .faults import Faults
 from .hookspecs import SPECS
-from .owner import absorb, ours, stray
+from .owner import absorb, ours, within
 from .wrapping import Wraps, wrapped
 
 if TYPE_CHECKING:
@@ -345,21 +343,12 @@ class Hooks:
         try:
             out = impl.call(*args)
             if impl.is_async or (out is not None and isawaitable(out)):
-                out = await self._within(out, deadline_s)
-                if (left := await stray()) is not None:
-                    raise left
+                return await within(out, deadline_s)
             return out
         finally:
             impl.time_s += perf_counter() - began
             if session is not None:
                 session.author = None
-
-    async def _within(self, answer: Awaitable[Any], deadline_s: float | None) -> Any:
-        if deadline_s is None:
-            return await answer
-        with anyio.CancelScope(deadline=anyio.current_time() + deadline_s):
-            return await answer
-        raise TimeoutError(f"no answer within {deadline_s:g} s")
 
     def classified(self, impl: Impl, exc: BaseException, session: Session, action: str = "turn_ended") -> BaseException:
         """Classify what an implementation raised: ours and KeyboardInterrupt pass, all else is its fault."""

@@ -8,12 +8,15 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Awaitable, Callable, Coroutine
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 import anyio
 from anyio.abc import TaskGroup
 
-__all__ = ["Owner", "TaskStarter", "backend", "ours", "absorb", "stray"]
+__all__ = ["Owner", "TaskStarter", "backend", "ours", "absorb", "stray", "within"]
+
+
+T = TypeVar("T")
 
 
 def backend() -> str:
@@ -149,3 +152,22 @@ async def stray() -> BaseException | None:
         absorb()
     error: BaseException = asyncio.CancelledError("it cancelled the task it ran in, and returned")
     return error
+
+
+async def within(answer: Awaitable[T], deadline_s: float | None) -> T:
+    """Await what a plugin answers, within its deadline.
+
+    Raises:
+        TimeoutError: it passed its deadline.
+        CancelledError: it left a native cancel behind; that is its own fault (C7).
+    """
+    if deadline_s is None:
+        out = await answer
+    else:
+        with anyio.CancelScope(deadline=anyio.current_time() + deadline_s) as scope:
+            out = await answer
+        if scope.cancelled_caught:
+            raise TimeoutError(f"no answer within {deadline_s:g} s")
+    if (left := await stray()) is not None:
+        raise left
+    return out
