@@ -59,7 +59,7 @@ class Flusher:
             async with group.lock:
                 if group.synced < wanted:
                     covered = writer.taken
-                    await to_thread.run_sync(writer.sync, abandon_on_cancel=True, limiter=self._limiter())
+                    await to_thread.run_sync(_sync, writer, abandon_on_cancel=True, limiter=self._limiter())
                     group.synced = covered
         finally:
             group.waiters -= 1
@@ -70,6 +70,13 @@ class Flusher:
         if self._threads is None:
             self._threads = CapacityLimiter(SYNC_THREADS)
         return self._threads
+
+
+def _sync(writer: Writer) -> None:
+    try:
+        writer.sync()
+    except (GeneratorExit, StopIteration) as exc:  # thrown into a coroutine these end it, whoever awaits it
+        raise RuntimeError(f"the store's sync raised {type(exc).__name__}") from exc
 
 
 class _Group:
