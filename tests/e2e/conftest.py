@@ -87,10 +87,16 @@ class Cli:
         paths = os.pathsep.join([str(self.site), *filter(None, [os.environ.get("PYTHONPATH")])])
         return {**kept, "HOME": str(self.home), "PYTHONPATH": paths, "TERM": "dumb", "NO_COLOR": "1", **self.env}
 
-    def start(self, *args: str | bytes, **options: Any) -> subprocess.Popen[bytes]:
+    def start(
+        self, *args: str | bytes, command: tuple[str, ...] | None = None, **options: Any
+    ) -> subprocess.Popen[bytes]:
         options = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE, **options}
         process = subprocess.Popen(
-            [*self.command, *args], cwd=self.folder, env=self.environment(), start_new_session=True, **options
+            [*(command or self.command), *args],
+            cwd=self.folder,
+            env=self.environment(),
+            start_new_session=True,
+            **options,
         )
         self.running.append(process)
         return process
@@ -151,7 +157,6 @@ class Cli:
         self.running.append(process)
         self.terminals.append(ours)
         return Pty(ours, process)
-
 
     def screen(self, fd: int, process: subprocess.Popen[bytes]) -> Pty:
         """Watch any output of a process as if it were a terminal."""

@@ -7,22 +7,21 @@ synchronised by lines on standard error, a byte on standard input and the server
 
 from __future__ import annotations
 
+import itertools
 import json
 import signal
 import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import stops_plugin
-from checkrein_invariants.checking import check_bytes
 
 from checkrein.testing import Hold, StrictChatServer
+from checkrein_invariants.checking import check_bytes
 
 HERE = Path(__file__).parent
 PROMPT = "Work, please."
@@ -35,15 +34,16 @@ PLACES = ("request", "stream", "tool", "thread", "approval", *ASYNC_PLACES[1:], 
 SIGNALS = ("SIGINT", "SIGTERM", "SIGKILL", "SIGINT twice")
 PROGRAM_PLACES = ("request", "stream", "tool", "thread", "approval", "tools_guard", "flush call", "between")
 PROGRAM_STOPS = ("timeout", "sibling", "task_cancel", "ctrl_c")
+CHAT_STOPS = ("Ctrl-C", "SIGTERM", "SIGKILL")
 
 
 @dataclass(frozen=True)
 class Case:
-    """A stop at a place, of the command line or of a program on asyncio or trio."""
+    """A stop at a place, of `checkrein run` or `chat`, or of a program on asyncio or trio."""
 
     place: str
     stop: str
-    front: str = "cli"
+    front: str = "run"
 
     def __str__(self) -> str:
         return "-".join((self.front, self.stop, self.place)).replace(" ", "_")
@@ -54,9 +54,19 @@ class Case:
         return self.stop == "SIGINT twice" and (self.place in ASYNC_PLACES or self.place in FLUSHES)
 
     @property
-    def steers(self) -> bool:
+    def steered(self) -> bool:
         """Whether steering is waiting when the stop comes."""
         return self.place in ASYNC_PLACES
+
+    @property
+    def program(self) -> bool:
+        """Whether it is a program that uses the library."""
+        return self.front in ("asyncio", "trio")
+
+    @property
+    def inside(self) -> bool:
+        """Whether the program stops itself, instead of being stopped by a signal."""
+        return self.program and self.stop != "ctrl_c"
 
     @property
     def tool(self) -> str:
@@ -107,7 +117,7 @@ def played(case: Case, cli: Any) -> Played:
         refusals = list(server.refusals)
     configure(cli, None)
     (log,) = cli.logs
-    which = ("--continue",) if case.front == "cli" else ("--resume", log.parent.name)
+    which = ("--continue",) if case.front != "trio" else ("--resume", log.parent.name)
     with StrictChatServer({"calls": [{"name": case.tool}]}, *[ANSWER] * 3) as server:
         cli.env |= {"OPENAI_BASE_URL": server.url}
         done = cli.run("run", *which, AGAIN)
@@ -133,37 +143,57 @@ def configure(cli: Any, case: Case | None) -> None:
     if case is not None:
         # Where a flush is held behind the turn's end there is nothing left to cancel (C4): its deadline ends it.
         lines += ["[limits.hook_deadlines_s]", f"session_flush = {0.3 if case.place == 'flush turn_end' else 60}"]
-        held = "signal" if case.front == "cli" or case.stop == "ctrl_c" else ""
-        switches = {"deaf": case.deaf, "held": bool(held), "steer": case.steers}
-        lines += ["[plugins.stops]", f'place = "{case.place}"']
+        # Only the server knows when a request has arrived: a program that stops itself is told by a byte.
+        place = "" if case.inside and case.place == "request" else case.place
+        switches = {"deaf": case.deaf, "held": not case.inside, "steer": case.steered and case.front != "chat"}
+        lines += ["[plugins.stops]", f'place = "{place}"']
         lines += [f"{name} = {json.dumps(value)}" for name, value in switches.items()]
     cli.config("\n".join(lines) + "\n")
 
 
 def stopped(case: Case, cli: Any, hold: Any) -> tuple[int, float, str]:
     """Start the process, stop it at the place; return its exit code, the seconds from stop to end, and its output."""
-    with started(case, cli) as (screen, process):
-        if case.front != "cli" and case.stop != "ctrl_c":
-            began = time.monotonic()
-            return screen.end(), time.monotonic() - began, output(process, screen)
+    screen, process = started(case, cli)
+    if not case.inside:
         screen.expect("here\n")
-        if isinstance(hold, Hold):
-            assert hold.reached.wait(30)
-        if case.place == "approval" and case.front == "cli":
-            screen.expect("[n]o:")
-        began = time.monotonic()
-        for signum in signals(case):
-            process.send_signal(signum)
-            if signum != signal.SIGKILL and screen.sees("heard\n"):
-                screen.expect("heard\n")
-        if process.stdin is not None and process.poll() is None:
-            try:
-                process.stdin.write(b".")
-                process.stdin.flush()
-            except BrokenPipeError:
-                pass  # it is gone
-        code = screen.end()
-        return code, time.monotonic() - began, output(process, screen)
+    if isinstance(hold, Hold) and not (case.inside and case.place == "stream"):
+        assert hold.reached.wait(30)
+    if case.place == "approval" and case.front == "run":
+        screen.expect("[n]o:")
+    if case.front == "chat":
+        screen.type(f"{stops_plugin.STEERING}\n")
+        screen.expect("steering\n")
+    began = time.monotonic()
+    if not case.inside:
+        strike(case, screen, process)
+    go_on(process)
+    code = screen.end()
+    took_s = time.monotonic() - began
+    answer = process.stdout.read().decode() if process.stdout is not None else ""
+    return code, took_s, answer + screen.seen
+
+
+def strike(case: Case, screen: Any, process: subprocess.Popen[bytes]) -> None:
+    """Send the signals, each when the handler of the one before has run."""
+    if case.stop == "Ctrl-C":
+        screen.type("\x03")
+        screen.expect("turn 1 cancelled by user")
+        screen.type("/quit\n")
+        return
+    for signum in signals(case):
+        process.send_signal(signum)
+        if signum != signal.SIGKILL and screen.sees("heard\n"):
+            screen.expect("heard\n")
+
+
+def go_on(process: subprocess.Popen[bytes]) -> None:
+    """The byte that a place outside any await waits for."""
+    if process.stdin is not None:
+        try:
+            process.stdin.write(b".")
+            process.stdin.flush()
+        except BrokenPipeError:
+            pass  # it is gone
 
 
 def signals(case: Case) -> list[int]:
@@ -173,33 +203,30 @@ def signals(case: Case) -> list[int]:
     return [signal.SIGINT] * 2 if case.stop == "SIGINT twice" else [getattr(signal, case.stop)]
 
 
-@contextmanager
-def started(case: Case, cli: Any) -> Iterator[tuple[Any, subprocess.Popen[bytes]]]:
-    """The process, and its screen: a terminal where a person is asked, else its standard error."""
-    if case.front == "cli" and case.place == "approval":
+def started(case: Case, cli: Any) -> tuple[Any, subprocess.Popen[bytes]]:
+    """The process, and its screen: a terminal where a person types, else its standard error."""
+    if case.front == "chat":
+        screen = cli.pty("chat")
+        screen.expect("> ")
+        screen.type(f"{PROMPT}\n")
+        return screen, screen.process
+    if case.front == "run" and case.place == "approval":
         screen = cli.pty("run", PROMPT)
-        yield screen, screen.process
-        return
-    pipes = {"stdin": subprocess.PIPE}
-    if case.front == "cli":
-        process = cli.start("run", PROMPT, **pipes)
+        return screen, screen.process
+    if case.front == "run":
+        process = cli.start("run", PROMPT, stdin=subprocess.PIPE)
     else:
-        program = type(cli)(cli.folder, cli.site, cli.home, (sys.executable, str(HERE / "stops_program.py")), cli.env)
-        process = program.start(case.stop, case.front, **pipes)
-        cli.running.append(process)
+        told = ("told",) if case.inside and case.place == "request" else ()
+        command = (sys.executable, str(HERE / "stops_program.py"))
+        process = cli.start(case.stop, case.front, *told, command=command, stdin=subprocess.PIPE)
     assert process.stderr is not None
-    yield cli.screen(process.stderr.fileno(), process), process
-
-
-def output(process: subprocess.Popen[bytes], screen: Any) -> str:
-    """What it said at last, and its answer if that went to a pipe."""
-    answer = process.stdout.read().decode() if process.stdout is not None else ""
-    return answer + screen.seen
+    return cli.screen(process.stderr.fileno(), process), process
 
 
 def all_cases() -> list[Case]:
     """The whole matrix."""
     cases = [Case(place, stop) for place in PLACES for stop in SIGNALS]
+    cases += [Case("tool", stop, "chat") for stop in CHAT_STOPS]
     for place in PROGRAM_PLACES:
         for stop in PROGRAM_STOPS:
             backends = ("asyncio",) if stop == "task_cancel" else ("asyncio", "trio")
@@ -208,10 +235,11 @@ def all_cases() -> list[Case]:
 
 
 def chosen_cases() -> list[Case]:
-    """What is played without --slow: each place once and each stop, in turn."""
+    """What is played without --slow: each place once, each stop several times."""
     cases = [Case(place, SIGNALS[n % len(SIGNALS)]) for n, place in enumerate(PLACES)]
-    ways = [("timeout", "trio"), ("sibling", "asyncio"), ("task_cancel", "asyncio"), ("ctrl_c", "asyncio")]
-    return cases + [Case(PROGRAM_PLACES[n * 2], *way) for n, way in enumerate(ways)] + [Case("tool", "ctrl_c", "trio")]
-
-
-NewCli = Callable[[Path], AbstractContextManager[Any]]
+    cases += [Case("tool", "SIGKILL", "chat")]
+    backends = itertools.cycle(("asyncio", "trio"))
+    for n, place in enumerate(PROGRAM_PLACES):
+        stop = PROGRAM_STOPS[n % len(PROGRAM_STOPS)]
+        cases.append(Case(place, stop, next(backends) if stop != "task_cancel" else "asyncio"))
+    return cases

@@ -1,6 +1,7 @@
-"""The program of test_stops.py that uses the library: `python stops_program.py STOP BACKEND`.
+"""The program of test_stops.py that uses the library: `python stops_program.py STOP BACKEND [told]`.
 
-It stops its turn in one of the ways a program does, then goes on with the same agent and prints the answer.
+It stops its turn in one of the ways a program does: where its plugin stays, or when a byte on standard input tells it
+to. Then it goes on with the same agent and prints the answer.
 """
 
 from __future__ import annotations
@@ -81,14 +82,25 @@ WAYS: dict[str, Callable[[Any], Awaitable[None]]] = {
 }
 
 
-async def main(stop: str) -> None:
+async def when_told() -> None:
+    """Stop when whoever started this process says so."""
+    await anyio.wait_readable(0)
+    stops.reached()
+
+
+async def main(stop: str, told: bool) -> None:
     """Stop, and go on."""
     async with Harness() as harness:
         harness.provide(Approver, Person())  # type: ignore[type-abstract]
         agent = harness.agents["main"]
-        await WAYS[stop](agent)
+        if told:
+            async with anyio.create_task_group() as group:
+                group.start_soon(when_told)
+                await WAYS[stop](agent)
+        else:
+            await WAYS[stop](agent)
         print((await agent.run(AGAIN)).check().text)
 
 
 if __name__ == "__main__":
-    anyio.run(main, sys.argv[1], backend=sys.argv[2])
+    anyio.run(main, sys.argv[1], len(sys.argv) > 3, backend=sys.argv[2])

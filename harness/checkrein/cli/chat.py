@@ -19,8 +19,9 @@ from .opening import Wanted, agent_options
 
 if TYPE_CHECKING:
     import anyio
+    from anyio.abc import TaskGroup
 
-    from checkrein.agents import AgentLike
+    from checkrein.agents import AgentLike, Receipt
 
     from .follow import Follower
     from .opening import Opened
@@ -198,7 +199,7 @@ class Chat:
         self._lines = lines
         self._agent: AgentLike | None = None
         self._spoken: set[str] = set()
-        self._program: anyio.CancelScope | None = None
+        self._tasks: TaskGroup | None = None
 
     async def run(self, found: Opened) -> None:
         """Talk until the user ends it."""
@@ -214,7 +215,7 @@ class Chat:
         follower = Follower(agent, len(agent.session.events))
         try:
             async with anyio.create_task_group() as group:
-                self._program = group.cancel_scope
+                self._tasks = group
                 group.start_soon(self._follow, follower)
                 await self._listen(agent)
                 group.cancel_scope.cancel()
@@ -228,12 +229,12 @@ class Chat:
         from checkrein.events import Cause
 
         agent = self._agent
-        if agent is None or self._program is None:
+        if agent is None or self._tasks is None:
             return False
         if signum == signal.SIGTERM:
             self.terminated = True
             agent.cancel(Cause("signal"))
-            self._program.cancel()
+            self._tasks.cancel_scope.cancel()
         elif agent.session.state.turn_open:
             agent.cancel(Cause("user"))
             if waiting := len(agent.pending):
@@ -244,11 +245,10 @@ class Chat:
         return True
 
     def save(self) -> None:
-        """Hand what is in memory to the store: the process is about to be left."""
-        from checkrein.store import flush
+        """The process is about to be left: close the turn and save it."""
+        from .signals import save
 
-        if self._agent is not None and self._agent.session.writer is not None:
-            flush(self._agent.session.writer, self._agent.session.lines)
+        save(self._agent)
 
     async def _follow(self, follower: Follower) -> None:
         from checkrein import events as ev
@@ -306,9 +306,19 @@ class Chat:
         except (AgentError, ValueError) as error:
             self._streams.note(str(error))
             return
-        if running:
-            self._streams.note("queued for a turn of its own" if queued else "steering")
         self._spoken.add(receipt.id)
+        if running and self._tasks is not None:
+            self._tasks.start_soon(self._acknowledge, receipt, "queued for a turn of its own" if queued else "steering")
+
+    async def _acknowledge(self, receipt: Receipt, words: str) -> None:
+        """Say what becomes of an input, once it is kept (I4)."""
+        from checkrein.errors import GateClosed
+
+        try:
+            await receipt.durable()
+        except GateClosed as error:
+            words = str(error)
+        self._streams.note(words)
 
 
 def _status(agent: AgentLike) -> str:

@@ -113,11 +113,10 @@ class _Turn:
             self.agent.cancel(left if self._streams.gone else Cause("signal"))
 
     def save(self) -> None:
-        """Hand what is in memory to the store: the process is about to be left."""
-        from checkrein.store import flush
+        """The process is about to be left: close the turn and save it."""
+        from .signals import save
 
-        if self.agent is not None and self.agent.session.writer is not None:
-            flush(self.agent.session.writer, self.agent.session.lines)
+        save(self.agent)
 
     def _screen(self, found: Opened) -> JsonLines | Progress:
         from .streams import JsonLines, Progress

@@ -11,11 +11,14 @@ import signal
 import threading
 from collections.abc import Callable
 from types import FrameType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from checkrein.threads import loop_post
 
-__all__ = ["EXIT_SIGNAL", "Signals"]
+if TYPE_CHECKING:
+    from checkrein.agents import AgentLike
+
+__all__ = ["EXIT_SIGNAL", "Signals", "save"]
 
 EXIT_SIGNAL = 130
 SAVE_S = 1.0
@@ -72,3 +75,23 @@ class Signals:
             self._save()
         finally:
             os._exit(EXIT_SIGNAL)
+
+
+def save(agent: AgentLike | None) -> None:
+    """Close the open turn as a cancel would, without awaiting anything, and hand the log to the store.
+
+    Args:
+        agent: whose process is about to be left; None if there is none yet.
+    """
+    from checkrein.closing import closed
+    from checkrein.events import Cause, Reason
+    from checkrein.store import flush
+
+    if agent is None:
+        return
+    session = agent.session
+    try:
+        closed(session, Reason("cancelled", cause=Cause("signal")))
+    finally:
+        if session.writer is not None:
+            flush(session.writer, session.lines)
