@@ -182,6 +182,8 @@ async def race(name: str, seed: int) -> tuple[list[str], Any]:
     async with maker as agent:
         if what.approvals is not None:
             maker._harness.provide(Approver, world.Person(what.approvals))
+        if store is not None:  # syncing takes a thread, which comes when it comes; a seed has to replay
+            maker._harness.plugins.plugin("store")._synced = frozenset()
         party = Party(agent, order)
         async with anyio.create_task_group() as group:
             for acts in what.parties:

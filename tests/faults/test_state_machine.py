@@ -12,7 +12,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import anyio
-import world
 from figures import count
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
@@ -186,12 +185,14 @@ class AgentMachine(RuleBasedStateMachine):
         self.maker = Agent(
             self.scripted,
             tools=[slow, look, fail],
-            plugins=[self.meddles, world.Flush()],
+            plugins=[self.meddles],
             store=self.store,
             max_steps=9,
         )
         self.agent = await self.maker.__aenter__()
         self.harness = self.maker._harness
+        # Syncing takes a thread, which comes when it comes; a machine has to replay.
+        self.harness.plugins.plugin("store")._synced = frozenset()
         self.harness.provide(Approver, self.person)
         if resume is not None:
             spec = self.agent.spec
@@ -270,8 +271,8 @@ class AgentMachine(RuleBasedStateMachine):
     def change_pending(self, which: int, withdraw: bool) -> None:
         entry = self.agent.pending[which % len(self.agent.pending)]
         if withdraw:
-            if entry.id in self.model.may_go:
-                return  # its waiter would be told with an error; races.py does it
+            if entry.id in self.model.may_go:  # its waiter would be told with an error; races.py does it
+                return
             self.sync(self.agent.withdraw, entry.id)
             self.model.gone.add(entry.id)
         else:
@@ -365,8 +366,7 @@ class AgentMachine(RuleBasedStateMachine):
             self.model.gone & set(state.discarded),
             self.model.may_go,
         )
-        for entry in state.pending.values():
-            self.model.said[entry.id] = content_text(entry.content)
+        self.model.said |= {entry.id: content_text(entry.content) for entry in state.pending.values()}
 
     # --- laws -------------------------------------------------------------------------------------
 
