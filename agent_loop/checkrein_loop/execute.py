@@ -22,7 +22,7 @@ from checkrein.errors import AlreadyBegun, GateClosed, InvalidArguments, PluginF
 from checkrein.events import ApprovalAsked, ApprovalDecided, Decision, ToolErrorInfo, ToolLate, ToolStarted
 from checkrein.live import ToolProgress
 from checkrein.output import failure, to_outcome
-from checkrein.owner import absorb, ours, stray
+from checkrein.owner import absorb, ours, stray, unwrapped
 from checkrein.text import clean, describe
 from checkrein.tools import Tool, ToolContext
 
@@ -194,7 +194,10 @@ class _Run:
     async def invoke(self, tool: Tool, context: ToolContext, arguments: dict[str, Any]) -> Any:
         """Call the tool: async in place, sync in a daemon thread (X3)."""
         if tool.is_async:
-            value = await _Watched(tool.invoke(context, arguments), self.blocked)
+            try:
+                value = await _Watched(tool.invoke(context, arguments), self.blocked)
+            except BaseExceptionGroup as group:
+                raise unwrapped(group) from None
             if (left := await stray()) is not None:
                 self.agent.hooks.faults.write(tool.name, "tool", left, self.agent.session, "contained")
             return value

@@ -26,7 +26,7 @@ from checkrein.events import (
 )
 from checkrein.live import StepReset
 from checkrein.messages import AssistantMessage, CallBlock, Content, OpaqueBlock, TextBlock, ThinkingBlock
-from checkrein.owner import absorb, ours, stray
+from checkrein.owner import absorb, ours, stray, unwrapped
 from checkrein.text import clean, clean_json, describe
 
 from .ends import StepFailed, of_provider
@@ -112,6 +112,9 @@ async def stream(
             blame(agent, prepared.provider, left)
         error = None if assembler.finish is not None else torn()
     except BaseException as exc:
+        if isinstance(exc, BaseExceptionGroup) and (interrupt := unwrapped(exc)) is not exc:
+            record(clock, assembler, "cancelled", None)
+            raise interrupt from None
         if ours(exc) or isinstance(exc, KeyboardInterrupt):
             record(clock, assembler, "cancelled" if agent.failure is None else "error", None)
             raise

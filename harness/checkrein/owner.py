@@ -13,7 +13,7 @@ from typing import Any, Protocol, TypeVar
 import anyio
 from anyio.abc import TaskGroup
 
-__all__ = ["Owner", "TaskStarter", "backend", "ours", "absorb", "stray", "within"]
+__all__ = ["Owner", "TaskStarter", "backend", "ours", "absorb", "stray", "unwrapped", "within"]
 
 
 T = TypeVar("T")
@@ -154,20 +154,32 @@ async def stray() -> BaseException | None:
     return error
 
 
+def unwrapped(group: BaseExceptionGroup[BaseException]) -> BaseException:
+    """The KeyboardInterrupt that somebody's own task group wrapped (C10), or the group itself."""
+    found: BaseException | None = group.subgroup(KeyboardInterrupt)
+    while isinstance(found, BaseExceptionGroup):
+        found = found.exceptions[0]
+    return found or group
+
+
 async def within(answer: Awaitable[T], deadline_s: float | None) -> T:
     """Await what a plugin answers, within its deadline.
 
     Raises:
+        KeyboardInterrupt: also where a group wrapped it.
         TimeoutError: it passed its deadline.
         CancelledError: it left a native cancel behind; that is its own fault (C7).
     """
-    if deadline_s is None:
-        out = await answer
-    else:
-        with anyio.CancelScope(deadline=anyio.current_time() + deadline_s) as scope:
+    try:
+        if deadline_s is None:
             out = await answer
-        if scope.cancelled_caught:
-            raise TimeoutError(f"no answer within {deadline_s:g} s")
+        else:
+            with anyio.CancelScope(deadline=anyio.current_time() + deadline_s) as scope:
+                out = await answer
+            if scope.cancelled_caught:
+                raise TimeoutError(f"no answer within {deadline_s:g} s")
+    except BaseExceptionGroup as group:
+        raise unwrapped(group) from None
     if (left := await stray()) is not None:
         raise left
     return out

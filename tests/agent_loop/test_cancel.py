@@ -13,7 +13,7 @@ from loopkit import Latch, add, nap, of, plugin, reasons, results, said, types
 
 from checkrein import Agent, tool
 from checkrein.agents import Approver
-from checkrein.decisions import Ask, Retry
+from checkrein.decisions import Ask, Continue, Retry
 from checkrein.messages import content_text
 from checkrein.testing import call, error, finish, forever, text, thinking, wait
 from checkrein.testing.script import hang
@@ -726,6 +726,18 @@ async def _aki(agent: Any, call: Any, proceed: Any) -> Any:
     raise KeyboardInterrupt
 
 
+async def _ki_group() -> str:
+    """Interrupt a task group of its own."""
+    async with anyio.create_task_group() as group:
+        group.start_soon(anyio.sleep, 10)
+        group.start_soon(_ki_async)
+    return "never"
+
+
+async def _ki_group_hook(agent: Any) -> None:
+    await _ki_group()
+
+
 def _ki_at_request(gate: str) -> None:
     if gate == "request":
         raise KeyboardInterrupt
@@ -742,6 +754,9 @@ KI: dict[str, Any] = {
     "request": lambda: {"plugins": [plugin(agent_request=lambda agent: _ki())], "turn": "x"},
     "vote": lambda: {"plugins": [plugin(turn_continuation=lambda agent: _ki())], "turn": "x"},
     "flush": lambda: {"plugins": [plugin(session_flush=_ki_at_request)], "turn": "x"},
+    "group of a tool": lambda: {"tools": [tool(_ki_group, name="bad"), nap], "turn": [call("nap"), call("bad")]},
+    "group of a provider": lambda: {"turn": [text("x"), wait(_ki_group)]},
+    "group of a hook": lambda: {"plugins": [plugin(agent_request=_ki_group_hook)], "turn": "x"},
 }
 
 
@@ -762,6 +777,8 @@ def _once(event: Any, kind: str) -> None:
 @pytest.mark.parametrize("where", KI)
 def test_C10_keyboard_interrupt_closes_the_turn_and_is_raised_in_every_waiter(run, scripted, where):
     """Held, closed (cancelled, cause signal), then raised in each who waits; the agent could go on."""
+    if where.startswith("group") and run.backend == "asyncio":
+        pytest.skip("asyncio itself raises a task's KeyboardInterrupt out of the loop, past every group")
     made = KI[where]()
     model = scripted(made["turn"], "the one that was parked", "still here")
 
@@ -870,3 +887,92 @@ def test_C1_types_of_a_cancelled_turn(run3, scripted):
         *("turn/start", "user/message", "step/start", "request/start", "request/end", "assistant/message"),
         *("tool/call", "tool/result", "step/end", "turn/end"),
     ]
+
+
+EVENTS = (
+    "inbox/accepted turn/start user/message step/start prompt/part request/header request/start assistant/thinking"
+    " request/end assistant/message tool/call tool/start tool/end tool/result decision step/end turn/end"
+)
+
+
+@pytest.mark.parametrize("suspends", [True, False])
+@pytest.mark.parametrize("kind", EVENTS.split())
+def test_C1_cancel_from_an_observer_of_each_event(run3, scripted, kind, suspends):
+    """Whatever was just logged: balanced, cancelled if a turn was open or owed, and the agent goes on."""
+
+    async def pass_by() -> None:
+        if suspends:
+            await anyio.sleep(0)
+
+    @tool
+    async def brief(n: int) -> int:
+        """Return."""
+        await pass_by()
+        return n
+
+    async def main() -> Any:
+        asked = [thinking("hm"), wait(pass_by), call("brief", {"n": 1}), call("add", {"a": 1, "b": 1})]
+        model = scripted(asked, forever([wait(pass_by), text("ok")]))
+        votes = [Continue("more", "go on")]
+        probe = plugin(turn_continuation=lambda: votes.pop() if votes else None)
+        async with Agent(model, tools=[brief, add], plugins=[probe], system_prompt="be brief") as agent:
+            done: list[bool] = []
+
+            def observer(event: Any) -> None:
+                if event.type == kind and not done:
+                    done.append(True)
+                    agent.cancel()
+
+            agent.session.observe(observer)
+            receipt = agent.send("go")
+            result = await receipt.result()
+            balanced(agent)
+            assert done or kind == "tool/end"  # nothing has to finish before an earlier sibling
+            assert (await agent.run("on")).ok
+            return result
+
+    reason = run3(main).reason
+    if kind not in ("inbox/accepted", "turn/end", "tool/end"):
+        assert reason.kind == "cancelled"
+
+
+def test_C4_a_cancel_from_the_observer_of_the_status(run3, scripted):
+    """`running` is told before the turn: its input is in a cancelled turn; `idle` arms nothing."""
+    model = scripted("never", "on")
+
+    async def main() -> Any:
+        box: list[Any] = []
+        probe = plugin(agent_status=lambda status: box[0].cancel() if box and status in words else None)
+        words = ["running"]
+        async with Agent(model, plugins=[probe]) as agent:
+            box.append(agent)
+            first = agent.send("go")
+            words[:] = ["idle"]
+            reason = (await first.result()).reason
+            await agent.idle()
+            second = await agent.run("on")
+            return reason, second
+
+    reason, second = run3(main)
+    assert reason.kind == "cancelled"
+    assert second.ok
+
+
+def test_I1_a_send_from_the_observer_of_idle_begins_the_next_turn(run3, scripted):
+    """One driver at a time, and nothing is left lying."""
+    model = scripted("one", "two", "three")
+
+    async def main() -> Any:
+        box: list[Any] = []
+        words = ["again", "and again"]
+        probe = plugin(agent_status=lambda status: box[0].send(words.pop(0)) if status == "idle" and words else None)
+        async with Agent(model, plugins=[probe]) as agent:
+            box.append(agent)
+            await agent.run("go")
+            await spin(lambda: len(of(agent, "turn/end")) == 3)
+            await agent.idle()
+            return agent
+
+    agent = run3(main)
+    assert said(agent) == ["go", "again", "and again"]
+    assert reasons(agent) == ["completed"] * 3
