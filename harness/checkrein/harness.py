@@ -18,7 +18,6 @@ import anyio
 
 from . import events as ev
 from .agents import AgentLike, Agents, AgentSpec
-from .closing import repair
 from .config.types import HarnessConfig, SessionConfig
 from .discovery import Found, load_loop
 from .errors import ConfigError, WrongThread
@@ -242,28 +241,17 @@ class Harness:
             raise
 
     async def _continue(self, found: Recovered, writer: Writer, session_id: str, spec: AgentSpec | None) -> AgentLike:
+        from .reconcile import mend
+
         session = Session.load(session_id, found.events, found.lines, self.event_types)
         session.writer = writer
         self._equip(session)
-        for gap in found.gaps:
-            session.append(ev.LogGap, after=gap.after, before=gap.before, skipped_bytes=gap.skipped_bytes)
-        if session.state.step_open:
-            from .reconcile import reconcile
-
-            await reconcile(self, session)
-        repair(session, set_aside_bytes=len(found.set_aside))
+        await mend(self, session, found)
         session.resumed = {**self._facts()}
         if spec is None:
-            by_id = {known.id: known for known in self.specs}
-            spec = by_id.get(session.state.agent) or self.specs[0]
+            spec = next((known for known in self.specs if known.id == session.state.agent), self.specs[0])
         if spec.id in self.agents:
             await self.agents[spec.id].dispose()
-        return await self._admit(spec, session)
-
-    async def adopt(self, spec: AgentSpec, session: Session) -> AgentLike:
-        """Make an agent over a session that is at hand, as a replay is; no store keeps it."""
-        session.hooks = self.hooks
-        session.on_fault = self.hooks.observer_fault
         return await self._admit(spec, session)
 
     async def _admit(self, spec: AgentSpec, session: Session) -> AgentLike:

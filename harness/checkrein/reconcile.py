@@ -1,4 +1,4 @@
-"""Settling calls whose outcome a crash left unknown: a tool's own `reconcile` is asked before the closing (R2).
+"""Mending a session on resume. A call whose outcome a crash left unknown is settled by its tool's `reconcile` (R2).
 
     @tool(reconcile=lookup)      # lookup(arguments) -> Outcome, or None if nobody knows
     def pay(...): ...
@@ -14,21 +14,38 @@ from typing import TYPE_CHECKING, Any
 import anyio
 
 from .calls import Outcome
+from .closing import repair
 from .errors import InvalidArguments
-from .events import AssistantAnswer, ToolEnded, ToolResulted, ToolStarted
+from .events import AssistantAnswer, LogGap, ToolEnded, ToolResulted, ToolStarted
 from .messages import CallBlock
 from .output import capped, to_outcome
 from .owner import absorb, ours
 
 if TYPE_CHECKING:
     from .harness import Harness
+    from .recovery import Recovered
     from .session import Session
     from .state import CallState
     from .tools import Tool
 
-__all__ = ["reconcile"]
+__all__ = ["mend", "reconcile"]
 
 RECONCILE_S = 30.0
+
+
+async def mend(harness: Harness, session: Session, found: Recovered) -> None:
+    """Bring a stored session into a state it can go on from: gaps named, calls settled, the rest closed (R1, R2).
+
+    Args:
+        harness: whose tools are asked.
+        session: loaded from what was found.
+        found: what recovery made of the stored bytes.
+    """
+    for gap in found.gaps:
+        session.append(LogGap, after=gap.after, before=gap.before, skipped_bytes=gap.skipped_bytes)
+    if session.state.step_open:
+        await reconcile(harness, session)
+    repair(session, set_aside_bytes=len(found.set_aside))
 
 
 async def reconcile(harness: Harness, session: Session) -> None:

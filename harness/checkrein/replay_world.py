@@ -54,8 +54,8 @@ async def world(tape: Tape) -> AsyncIterator[AgentLike]:
     harness.specs = []
     async with harness:
         harness.provide(Approver, _Person(tape))  # type: ignore[type-abstract]
-        agent = await harness.adopt(_spec(tape, sorted(names)[0]), tape)
-        yield agent
+        tape.hooks, tape.on_fault = harness.hooks, harness.hooks.observer_fault
+        yield await harness._admit(_spec(tape, sorted(names)[0]), tape)
 
 
 def _spec(tape: Tape, provider: str) -> AgentSpec:
