@@ -9,7 +9,7 @@ import pytest
 
 from checkrein import Agent, Deny, hookimpl, tool
 from checkrein import events as ev
-from checkrein.errors import ToolError
+from checkrein.errors import GateClosed, ToolError
 from checkrein.testing import ScriptedModel, call
 from checkrein.tools import ToolContext
 
@@ -252,3 +252,49 @@ def test_C12_a_tool_in_a_thread_is_told_to_be_async(run):
 
     _, events = play(run, call("threaded"), "done", tools=[leaf, threaded])
     assert of(events, ev.ToolResulted)[0].content[0].text == "WrongThread"
+
+
+# --- faults ---------------------------------------------------------------------------------------------
+
+
+def test_no_single_fault_around_nested_calls_breaks_a_turn(faults, monkeypatch):
+    """Every seam of a step with nested calls fails in every way: balance, results and the next turn stay right."""
+    from checkrein.testing import SeamModel, Seen, seam_plugin, seam_tool, sweep
+    from checkrein.testing.faults import KINDS
+    from checkrein_invariants import check_events
+
+    monkeypatch.setattr("checkrein_loop.execute.BLOCKED_S", 60.0)  # a busy machine is no fault of a tool
+
+    async def scenario(seams: Any) -> Any:
+        async def inner(n: int) -> int:
+            """Double."""
+            await anyio.sleep(1)
+            return 2 * n
+
+        async def outer(context: ToolContext, n: int) -> str:
+            """Call inner twice at once, and once more."""
+            async with anyio.create_task_group() as group:
+                group.start_soon(context.call, "inner", {"n": n})
+                group.start_soon(context.call, "inner", {"n": n + 1})
+            return (await context.call("inner", {"n": 9})).content[0].text
+
+        tools = [seam_tool(inner, seams, timeout_s=60), seam_tool(outer, seams, timeout_s=90)]
+        model = SeamModel(ScriptedModel([call("outer", {"n": 1}), call("inner", {"n": 5})], "done"), seams)
+        async with Agent(model, tools=tools, plugins=[seam_plugin(seams)]) as agent:
+            seams.actions["cancel"] = agent.cancel
+            kind = "KeyboardInterrupt"
+            try:
+                kind = (await agent.run("go")).reason.kind
+            except (KeyboardInterrupt, GateClosed):
+                pass
+            await agent.idle()
+            found = [f"{v.rule} at {v.seq}: {v.message}" for v in check_events(agent.session.events)]
+            for event in agent.session.events:
+                if type(event) is ev.TurnEnd and event.reason.error == "internal":
+                    found.append(f"ended internal: {event.reason.message}")
+            state = agent.session.state
+            if state.turn_open or state.due or any(not c.resulted for c in state.calls.values()):
+                found.append("something is open")
+            return Seen(kind, found)
+
+    sweep(scenario, kinds=[*KINDS, "cancel"], limit=faults and 2 * faults).check()
