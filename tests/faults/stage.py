@@ -21,6 +21,7 @@ from checkrein_invariants import check_events
 
 __all__ = ["Stage", "conserved", "play", "reason_of", "reasons", "stage", "wrong"]
 
+
 @dataclass
 class Stage:
     """One agent on stage.
@@ -63,7 +64,12 @@ async def stage(
     if store is not None:
         chosen.append(world.Flush())
     maker = Agent(
-        SeamModel(model, seams), tools=kept_tools(), plugins=chosen, store=store, system_prompt="be brief", **script.spec
+        SeamModel(model, seams),
+        tools=kept_tools(),
+        plugins=chosen,
+        store=store,
+        system_prompt="be brief",
+        **script.spec,
     )
     async with maker as agent:
         if script.approvals is not None:
