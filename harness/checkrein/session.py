@@ -15,7 +15,7 @@ from zlib import crc32
 from .codec import encode, fast_encode, plain, seal
 from .errors import RefusedAtAppend
 from .events import AnyEvent, Event, FreeEvent, PluginFaulted
-from .rules import CHECKS, FOLDS, apply, check
+from .rules import CHECKS, FOLDS, apply, check, fold_all
 from .state import State
 from .text import clean
 
@@ -127,9 +127,7 @@ class Session:
         session = cls(session_id, types)
         session.events = list(events)
         session.lines = list(lines)
-        state = session.state
-        for event in session.events:
-            apply(state, event)
+        fold_all(session.state, session.events)
         return session
 
     # --- writing ----------------------------------------------------------------------------------
@@ -231,8 +229,7 @@ class Session:
             try:
                 del self.lines[len(self.events) :]
                 self.state.__init__(self.types, self.closes)  # type: ignore[misc]
-                for event in self.events:
-                    apply(self.state, event)
+                fold_all(self.state, self.events)
                 return
             except BaseException:
                 if attempt == MAX_REFOLDS - 1:
