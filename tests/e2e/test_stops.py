@@ -95,8 +95,11 @@ def plays(request, tmp_path_factory, new_cli) -> Iterator[dict[Case, Future[Play
     slow = request.config.getoption("--slow")
     cases = [_params(item)["case"] for item in items if slow or "slow" not in item.keywords]
 
+    folder = tmp_path_factory.mktemp("stops")
+
     def play(case: Case) -> Played:
-        with new_cli(tmp_path_factory.mktemp(str(case))) as cli:
+        (folder / str(case)).mkdir()
+        with new_cli(folder / str(case)) as cli:
             return played(case, cli)
 
     with ThreadPoolExecutor(AT_ONCE) as pool:
