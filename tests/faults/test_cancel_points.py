@@ -146,7 +146,7 @@ def own_ends(name: str) -> frozenset[str]:
 def struck(name: str, way: str, backend: str, at: Any, faults: int | None) -> None:
     """Sweep one script and assert that nothing is wrong."""
     own_ends(name)  # here, where no loop runs
-    limit = None if faults is None else max(3, faults // 12)
+    limit = None if faults is None else max(3, faults // 15)
     report = sweep(partial(scenario, name, way), kinds=[way], backends=[backend], at=at, limit=limit)
     count(f"cancel points: {way} at every {at}", report.runs)
     bad = report.failures
