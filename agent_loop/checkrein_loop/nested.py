@@ -10,6 +10,7 @@ from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 import anyio
+from anyio.lowlevel import checkpoint
 
 from checkrein.calls import Call, Outcome, error_outcome
 from checkrein.derive import WORDS
@@ -52,24 +53,38 @@ class Children:
         if self._ended:
             raise ToolError(f"the call {parent.call_id} is over: expected nested calls while its tool runs")
         call_id = self._next_id()
-        where = {"turn": parent.turn, "step": parent.step}
-        agent.session.append(ToolCalled, **where, call_id=call_id, name=name, parent=parent.call_id)
-        began = perf_counter()
         with anyio.CancelScope() as scope:
             self._open[call_id] = scope
             try:
-                outcome = await self._run(call_id, name, arguments)
+                return await self._logged(call_id, name, arguments)
+            except KeyboardInterrupt as exc:
+                agent.hold(exc)  # it must not leave a task that the tool may have started for this call (C10)
+                self._abandon(call_id)
+                await checkpoint()  # the turn is cancelled: this is where the tool hears of it
+                raise ToolError(f"the turn was interrupted during {call_id}") from None
             except BaseException as exc:
-                if ours(exc) or isinstance(exc, KeyboardInterrupt):
+                if ours(exc):
                     self._abandon(call_id)
-                    raise
-                absorb()
-                outcome = failed(exc)
+                raise
             finally:
                 self._open.pop(call_id, None)
-            self._settle(call_id, outcome, int((perf_counter() - began) * 1000))
-            return outcome
         raise ToolError(f"the call {parent.call_id} ended before its nested call {call_id}")
+
+    async def _logged(self, call_id: str, name: str, arguments: dict[str, Any]) -> Outcome:
+        """Run a nested call between its `tool/call` and its `tool/result`."""
+        parent = self._parent
+        where = {"turn": parent.turn, "step": parent.step}
+        self._agent.session.append(ToolCalled, **where, call_id=call_id, name=name, parent=parent.call_id)
+        began = perf_counter()
+        try:
+            outcome = await self._run(call_id, name, arguments)
+        except BaseException as exc:
+            if ours(exc) or isinstance(exc, KeyboardInterrupt):
+                raise
+            absorb()
+            outcome = failed(exc)
+        self._settle(call_id, outcome, int((perf_counter() - began) * 1000))
+        return outcome
 
     def close(self) -> None:
         """The tool has returned or was stopped: what it left running is cancelled and answered; never awaits."""
