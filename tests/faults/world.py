@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import anyio
+import expected
 from props import kept_plugin, kept_tools, now
 
 from checkrein import Agent, Continue, Retry, Stop, hookimpl
@@ -22,7 +23,7 @@ from checkrein.live import TextDelta, ThinkingDelta
 from checkrein.memory_store import MemoryStore
 from checkrein.messages import content_text
 from checkrein.testing import ScriptedModel, call, error, finish, metadata, text, thinking, torn, usage
-from checkrein.testing.faults import Seams, Seen
+from checkrein.testing.faults import KINDS, Seams, Seen
 from checkrein.testing.seams import SeamModel, SeamStore
 from checkrein.text import clean
 from checkrein_invariants import check_events
@@ -203,6 +204,7 @@ async def run_script(script: Script, seams: Seams) -> Seen:
         await agent.idle()
         found = problems(agent, seams, seen)
         seams.actions.clear()
+        found += against_table(script, seams, reason, agent.session.events)
         plan, seams.plan = seams.plan, None
         inner.over = True
         again = await agent.run("and now?")
@@ -214,6 +216,26 @@ async def run_script(script: Script, seams: Seams) -> Seen:
         found.append("a turn is open after the harness closed")
     del struck
     return Seen(reason, found)
+
+
+BASE: dict[int, str] = {}  # how each script ends without a fault
+
+
+def against_table(script: Script, seams: Seams, reason: str, events: Sequence[Any]) -> list[str]:
+    """Compare a run with the table of expected reasons and recorded faults."""
+    plan = seams.plan
+    if plan is None:
+        BASE[id(script)] = reason
+        return []
+    base = BASE.get(id(script))
+    if base is None or seams.hit is None or plan.kind not in KINDS or script.act in (three, two_waiters):
+        return []  # several turns or waiters: which of them was struck is not told by one reason
+    allowed = expected.reasons(seams.hit, plan.kind, base, "request_error" in script.policy)
+    if script.act is cancel_soon:
+        allowed |= {"completed", "cancelled"}  # what was to be cancelled failed before; or it hung until then
+    found = [] if reason in allowed else [f"ended {reason}, expected one of {sorted(allowed)}"]
+    wrong = expected.recorded(seams.hit, plan.kind, events)
+    return found if wrong is None else [*found, wrong]
 
 
 # --- acts from outside ------------------------------------------------------------------------------
@@ -352,8 +374,8 @@ SCRIPTS: dict[str, Script] = {
     "changed_request": Script(["ok"], policy={"agent_request": [trim]}),
     "steered": Script([ADD, "both"], act=steer),
     "steered_late": Script([SLOW, "both"], act=steer_late, hooks="none"),
-    "cancelled_in_tool": Script([[ADD, SLOW, SYNC]], act=cancel_soon, hooks="none"),
-    "cancelled_in_tool_stored": Script([SLOW], act=cancel_soon, store=True),
+    "cancelled_in_tool": Script([[ADD, SLOW, SYNC], "done"], act=cancel_soon, hooks="none"),
+    "cancelled_in_tool_stored": Script([SLOW, "done"], act=cancel_soon, store=True),
     "three_turns": Script(["1", "2", "3"], act=three),
     "queue_one": Script(["1", "2", "3"], act=three, spec={"queue_mode": "one"}, hooks="none"),
     "replace_and_withdraw": Script(["ok"], act=replace_and_withdraw, store=True, hooks="none"),
