@@ -140,7 +140,9 @@ def own_ends(name: str) -> frozenset[str]:
             await on.agent.idle()
             return frozenset(reasons(on.agent.session))
 
-    return run_virtual(main, seed=0)
+    ends = run_virtual(main, seed=0)
+    # Where the one who would have cancelled was stopped before, the turn runs to its end.
+    return ends | {"completed"} if world.SCRIPTS[name].act is world.cancel_soon else ends
 
 
 def struck(name: str, way: str, backend: str, at: Any, faults: int | None) -> None:

@@ -18,6 +18,7 @@ from checkrein import Agent, Continue, Retry, Stop, hookimpl
 from checkrein.calls import Outcome
 from checkrein.chunks import FinishChunk, TextChunk
 from checkrein.decisions import Allow, Ask, Deny
+from checkrein.errors import GateClosed
 from checkrein.events import AssistantAnswer, AssistantPartial, AssistantThinking, PluginFaulted
 from checkrein.live import TextDelta, ThinkingDelta
 from checkrein.memory_store import MemoryStore
@@ -195,11 +196,7 @@ async def run_script(script: Script, seams: Seams) -> Seen:
         except KeyboardInterrupt as exc:
             struck = exc
             reason = "KeyboardInterrupt"
-        except BaseException as exc:
-            from checkrein.errors import GateClosed
-
-            if not isinstance(exc, GateClosed):
-                raise
+        except GateClosed:
             reason = "GateClosed"
         await agent.idle()
         found = problems(agent, seams, seen)
@@ -285,14 +282,14 @@ async def two_waiters(agent: Any) -> Any:
     async def wait() -> None:
         try:
             results.append(await receipt.result())
-        except KeyboardInterrupt as exc:  # out of a child task asyncio would let it blow up the loop
+        except (KeyboardInterrupt, GateClosed) as exc:  # out of a child task asyncio would let one blow up the loop
             results.append(exc)
 
     async with anyio.create_task_group() as group:
         group.start_soon(wait)
         group.start_soon(wait)
     for result in results:
-        if isinstance(result, KeyboardInterrupt):
+        if isinstance(result, BaseException):
             raise result
     return results[0]
 
