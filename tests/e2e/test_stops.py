@@ -7,6 +7,9 @@ docs/reliability.md is `EXPECTED`, written anew by `python tests/e2e/test_stops.
 from __future__ import annotations
 
 import ast
+import os
+import select
+import subprocess
 import sys
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -166,12 +169,47 @@ def test_every_stop_and_place_is_played_without_slow():
 # --- C9 ------------------------------------------------------------------------------------------------------------
 
 
+ENDLESS = """
+import os
+from checkrein import Harness, tool
+from checkrein.testing import ScriptedModel, call
+from checkrein_persistence import JsonlStore, Plugin
+
+@tool
+def endless() -> str:
+    "Begin, and never end."
+    os.write(os.open("alive", os.O_WRONLY), b".")
+    while True:
+        os.read(os.pipe()[0], 1)
+
+def harness(folder):
+    return Harness(
+        tools=[endless], providers=[ScriptedModel(call("endless"))], plugins=[Plugin()],
+        store=JsonlStore(folder / ".checkrein"), workspace=folder, found=(), overrides={"model": "scripted:x"},
+    )
+"""
+
+
+def test_C9_lives_of_a_crashtest_die_with_it(cli):
+    """Killed with SIGKILL, it leaves neither its worker nor a life that hangs: a pipe both held is at its end."""
+    (cli.folder / "agent.py").write_text(ENDLESS)
+    os.mkfifo(cli.folder / "alive")
+    alive = os.open(cli.folder / "alive", os.O_RDONLY | os.O_NONBLOCK)
+    process = cli.start("crashtest", "agent.py", stderr=subprocess.DEVNULL)
+    try:
+        assert select.select([alive], [], [], 30)[0] and os.read(alive, 1) == b"."
+        process.kill()
+        assert select.select([alive], [], [], 30)[0] and os.read(alive, 1) == b""  # nobody holds the other end
+    finally:
+        os.close(alive)
+
+
 MODULES = {"subprocess", "multiprocessing", "pty"}
 FUNCTIONS = {"fork", "forkpty", "posix_spawn", "posix_spawnp", "system", "popen", "open_process", "run_process"}
 
 
 def test_C9_no_part_of_an_agent_starts_a_process():
-    """So no child can outlive the harness; who adds the first one has to keep C9."""
+    """So no child can outlive the harness; whoever adds the first one has to keep C9."""
     root = Path(__file__).parents[2]
     folders = [root / name for name in ("harness", "agent_loop", "plugins", "invariants")]
     files = {path.relative_to(folder).as_posix(): path for folder in folders for path in folder.rglob("*.py")}

@@ -13,9 +13,11 @@ import importlib
 import importlib.util
 import json
 import os
+import select
 import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Callable, Sequence
 from contextvars import ContextVar
 from functools import wraps
@@ -263,6 +265,7 @@ def _spawn(make: Make, target: str, request: dict[str, Any]) -> int:
     if pid == 0:
         try:
             os.dup2(2, 1)  # answers are the parent's
+            _die_with_the_caller()
             once(make, request)
         except BaseException:
             import traceback
@@ -271,6 +274,16 @@ def _spawn(make: Make, target: str, request: dict[str, Any]) -> int:
             os._exit(1)
         os._exit(0)
     return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+
+
+def _die_with_the_caller() -> None:
+    """End this life when standard input ends: nothing is asked while it lasts, so whoever asked for it is gone (C9)."""
+
+    def watch() -> None:
+        select.select([0], [], [])
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    threading.Thread(target=watch, name="checkrein-caller", daemon=True).start()
 
 
 def main(arguments: Sequence[str]) -> None:
