@@ -30,8 +30,10 @@ async def dispose(agent: LoopAgent, done: anyio.Event) -> None:
             await guarded(agent, agent.settle_turn)
             await guarded(agent, partial(tell, agent))
         finally:
-            agent.gone()
-            done.set()
+            try:
+                agent.gone()
+            finally:
+                done.set()
 
 
 async def stop(agent: LoopAgent) -> None:

@@ -235,11 +235,13 @@ class Driven:
         self._status = "disposed"
         try:
             self.harness.forget(self.as_agent())
+        except KeyboardInterrupt as exc:
+            self._interrupt = exc
         finally:
-            self._hand_over()
             self.notify()
             for buffer in self.live:
                 buffer.wake()
+        self._hand_over()
 
     async def flush(self, gate: str) -> None:
         """A flush point (R4).
