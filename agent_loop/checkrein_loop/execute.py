@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Generator
-from dataclasses import dataclass
 from functools import partial
 from hashlib import sha256
 from inspect import isawaitable
@@ -12,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import anyio
 import msgspec
+from msgspec import Struct
 
 from checkrein.agents import Approval, Approver
 from checkrein.around import around, refused
@@ -50,8 +50,7 @@ def failed(exc: BaseException) -> Outcome:
     return failure(exc, "effectful")
 
 
-@dataclass(slots=True)
-class _Run:
+class _Run(Struct):
     """One call's way through guards and tool; counts how often the tool began."""
 
     agent: LoopAgent

@@ -6,11 +6,12 @@ of the same step. Half an answer is never an answer.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 import anyio
+import msgspec
+from msgspec import Struct
 
 from checkrein.chunks import Assembler
 from checkrein.decisions import Retry
@@ -43,12 +44,11 @@ CLOSE_STREAM_S = 5.0
 MAX_ATTEMPTS = 20
 
 
-@dataclass(slots=True)
-class Generated:
+class Generated(Struct):
     """An answer: the message, what of it was dropped, and whether the turn must end with it."""
 
     message: AssistantMessage
-    provider_ids: dict[str, str] = field(default_factory=dict)
+    provider_ids: dict[str, str] = msgspec.field(default_factory=dict)
     dropped: list[dict[str, Any]] | None = None
     cleaned: int | None = None
     failure: Reason | None = None
@@ -180,15 +180,14 @@ async def close_stream(agent: LoopAgent, provider: Provider, stream: Any) -> Non
         blame(agent, provider, TimeoutError(f"its stream did not close within {CLOSE_STREAM_S:g} s"))
 
 
-@dataclass(slots=True)
-class _Clock:
+class _Clock(Struct):
     """Where and when an attempt runs."""
 
     agent: LoopAgent
     turn: int
     step: int
     attempt: int
-    began: float = field(default_factory=perf_counter)
+    began: float = msgspec.field(default_factory=perf_counter)
     first: float | None = None
     chunks: int = 0
 

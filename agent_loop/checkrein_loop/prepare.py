@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct
 
 from checkrein.errors import CheckreinError
 from checkrein.events import PromptPart, Reason, RequestHeader
@@ -22,8 +23,7 @@ if TYPE_CHECKING:
 __all__ = ["Prepared", "prepare", "base_request"]
 
 
-@dataclass(slots=True)
-class Prepared:
+class Prepared(Struct):
     """A request ready to be sent, and the members of its `request/start`."""
 
     provider: Provider

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import msgspec
+from msgspec import Struct
 
 from checkrein.messages import AssistantMessage, CallBlock, Content, content_text
 from checkrein.text import clean
@@ -21,8 +21,7 @@ if TYPE_CHECKING:
 __all__ = ["rewritten", "Final"]
 
 
-@dataclass(frozen=True, slots=True)
-class Final:
+class Final(Struct, frozen=True):
     """The answer as it is logged: its content, and what the model had said if plugins replaced it."""
 
     content: Content

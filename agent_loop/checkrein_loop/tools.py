@@ -7,11 +7,11 @@ anything but our own cancellation, so siblings keep their results and no Excepti
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from time import perf_counter
 from typing import TYPE_CHECKING
 
 import anyio
+from msgspec import Struct
 
 from checkrein.calls import Call, Outcome, error_outcome
 from checkrein.errors import InvalidArguments
@@ -29,8 +29,7 @@ if TYPE_CHECKING:
 __all__ = ["run_calls", "settle"]
 
 
-@dataclass(slots=True)
-class Item:
+class Item(Struct):
     """A call of the answer: either it can run, or its outcome is known already."""
 
     call_id: str

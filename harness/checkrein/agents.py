@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
+
+import msgspec
+from msgspec import Struct
 
 from .errors import ConfigError
 from .messages import Block, Request, Source, Usage
@@ -21,8 +23,7 @@ if TYPE_CHECKING:
 __all__ = ["AgentSpec", "AgentLike", "Agents", "Approval", "Approver", "Receipt", "TurnView", "PendingInput"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AgentSpec:
+class AgentSpec(Struct, frozen=True, kw_only=True):
     """How an agent is made: the config's `[[agents]]`, or the arguments of `Agent(...)`.
 
     Attributes:
@@ -43,28 +44,26 @@ class AgentSpec:
     model: str = "auto"
     system_prompt: str = ""
     tools: Sequence[str] | None = None
-    plugins: dict[str, dict[str, Any]] = field(default_factory=dict)
+    plugins: dict[str, dict[str, Any]] = msgspec.field(default_factory=dict)
     max_steps: int = 100
     max_parallel_tool_calls: int = 4
     max_steering_extensions: int = 8
     inbox_max: int = 1_000
     queue_mode: str = "all"
-    settings: dict[str, Any] = field(default_factory=dict)
+    settings: dict[str, Any] = msgspec.field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True)
-class TurnView:
+class TurnView(Struct, frozen=True):
     """The open turn as policy plugins see it; all zero between turns."""
 
     number: int = 0
     step: int = 0
     steps: int = 0
     calls: int = 0
-    usage: Usage = field(default_factory=Usage)
+    usage: Usage = msgspec.field(default_factory=Usage)
 
 
-@dataclass(frozen=True, slots=True)
-class PendingInput:
+class PendingInput(Struct, frozen=True):
     """An accepted input that no turn has taken yet."""
 
     id: str
@@ -73,8 +72,7 @@ class PendingInput:
     source: Source
 
 
-@dataclass(frozen=True, slots=True)
-class Approval:
+class Approval(Struct, frozen=True):
     """A question to a person: may this call run?
 
     Attributes:

@@ -2,23 +2,22 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TypeAlias
+
+from msgspec import Struct
 
 from .messages import Block
 
 __all__ = ["Allow", "Ask", "Deny", "GuardVote", "Continue", "Stop", "ContinuationVote", "Retry"]
 
 
-@dataclass(frozen=True, slots=True)
-class Allow:
+class Allow(Struct, frozen=True):
     """The call may run, as far as this guard is concerned."""
 
     reason: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Ask:
+class Ask(Struct, frozen=True):
     """Somebody must allow the call.
 
     Args:
@@ -30,8 +29,7 @@ class Ask:
     rule: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Deny:
+class Deny(Struct, frozen=True):
     """The call must not run; `reason` is what the model reads."""
 
     reason: str
@@ -40,16 +38,14 @@ class Deny:
 GuardVote: TypeAlias = Deny | Ask | Allow | None
 
 
-@dataclass(frozen=True, slots=True)
-class Continue:
+class Continue(Struct, frozen=True):
     """The turn goes on with `content`, logged as context from the plugin; it must not be empty (T5)."""
 
     reason: str
     content: str | list[Block]
 
 
-@dataclass(frozen=True, slots=True)
-class Stop:
+class Stop(Struct, frozen=True):
     """The turn ends here: completed after a final answer, cancelled after tool calls (T5).
 
     Args:
@@ -68,8 +64,7 @@ class Stop:
 ContinuationVote: TypeAlias = Stop | Continue | None
 
 
-@dataclass(frozen=True, slots=True)
-class Retry:
+class Retry(Struct, frozen=True):
     """Send the request again after `after_s` seconds, as a new attempt of the same step (M9)."""
 
     after_s: float = 0.0

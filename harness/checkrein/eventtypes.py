@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
+
+from msgspec import Struct
 
 from .events import FreeEvent
 
 __all__ = ["EventType", "Balance"]
 
 
-@dataclass(frozen=True, slots=True)
-class Balance:
+class Balance(Struct, frozen=True):
     """A balance rule: each `opens` event owes one `closes` event with the same value of `key`.
 
     Args:
@@ -29,8 +29,7 @@ class Balance:
     closing: Callable[[FreeEvent], dict[str, Any]] | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class EventType:
+class EventType(Struct, frozen=True):
     """A plugin's own event type.
 
     Args:

@@ -14,10 +14,10 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Iterable
 from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import pluggy
+from msgspec import Struct
 
 if TYPE_CHECKING:
     from .agents import AgentLike
@@ -42,8 +42,7 @@ hookspec = pluggy.HookspecMarker("checkrein")
 hookimpl = pluggy.HookimplMarker("checkrein")
 
 
-@dataclass(frozen=True, slots=True)
-class HookInfo:
+class HookInfo(Struct, frozen=True):
     """A hook's contract as data.
 
     Attributes:

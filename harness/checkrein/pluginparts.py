@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, cast
 
 import msgspec
+from msgspec import Struct
 
 from .agents import AgentSpec
 from .config.convert import Problem, as_error, convert, problems_of
@@ -22,8 +22,7 @@ GUARDS = ("permissions", "budget")
 """Built-in guards: required unless blocked by name (H5), also when they fail before they could say so."""
 
 
-@dataclass(frozen=True, slots=True)
-class PluginReport:
+class PluginReport(Struct, frozen=True):
     """A line of the load report.
 
     Attributes:
@@ -47,8 +46,7 @@ class PluginReport:
     import_s: float = 0.0
 
 
-@dataclass(slots=True, eq=False)
-class Candidate:
+class Candidate(Struct, eq=False):
     """A plugin on its way from a name to a registered instance."""
 
     name: str

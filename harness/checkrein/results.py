@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from typing import Any
+
+import msgspec
+from msgspec import Struct
 
 from .errors import TurnFailed
 from .events import AnyEvent, Reason
@@ -23,8 +25,7 @@ EXIT_CODES = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class TurnResult:
+class TurnResult(Struct, frozen=True):
     """How a turn ended.
 
     Attributes:
@@ -40,7 +41,7 @@ class TurnResult:
     turn: int
     reason: Reason
     text: str = ""
-    usage: Usage = field(default_factory=Usage)
+    usage: Usage = msgspec.field(default_factory=Usage)
     steps: int = 0
     events: Sequence[AnyEvent] = ()
     value: Any = None
@@ -61,8 +62,7 @@ class TurnResult:
         return self
 
 
-@dataclass(frozen=True, slots=True)
-class InputStatus:
+class InputStatus(Struct, frozen=True):
     """Where an input is: pending, in turn n, or discarded with a reason (I4)."""
 
     state: str

@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, Protocol
 
 import click
+import msgspec
 
 from .options import config_options, load, manager_of
 
@@ -57,7 +57,10 @@ def plugins(config_path: str | None, no_plugin: tuple[str, ...], loading: bool, 
     reports = manager.load(agents) if loading or hooks else manager.survey(agents)
     rows = hook_rows(manager, deadlines=loaded.config.limits.deadlines()) if hooks else None
     if as_json:
-        document: dict[str, Any] = {"plugins": [asdict(each) for each in reports], "missing": _missing()}
+        document: dict[str, Any] = {
+            "plugins": [msgspec.structs.asdict(each) for each in reports],
+            "missing": _missing(),
+        }
         click.echo(json.dumps(document if rows is None else {**document, "hooks": rows}, indent=2))
         return
     click.echo(_table([_report_row(each) for each in reports], ("plugin", "from", "state", "hooks, or why not")))

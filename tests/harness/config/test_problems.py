@@ -186,7 +186,7 @@ def test_H6_every_type_of_a_plugins_config_is_checked_to_the_bottom(
 
 
 def test_an_agents_table_has_the_members_of_its_specification() -> None:
-    assert AgentConfig.__struct_fields__ == tuple(AgentSpec.__dataclass_fields__)
+    assert AgentConfig.__struct_fields__ == tuple(AgentSpec.__struct_fields__)
     defaults = AgentSpec(id="a")
     (spec,) = HarnessConfig(agents=(AgentConfig(id="a"),)).agent_specs()
     assert spec == defaults
