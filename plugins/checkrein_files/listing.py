@@ -14,10 +14,15 @@ __all__ = ["list_files", "walk"]
 
 MAX_ENTRIES = 50_000
 MAX_DEPTH = 64
+INSTALLED = frozenset(("node_modules", "__pycache__"))  # and every folder with a pyvenv.cfg
+NAMED = 3
 
 
 def walk(workspace: Workspace, parts: Parts, clock: Clock, *, recursive: bool = True) -> tuple[list[Entry], str]:
     """Return all entries below a folder, folder by folder, following no links.
+
+    Folders of installed or generated files (virtual environments, node_modules, __pycache__) are named but not
+    walked into: nobody who asks about a folder means them. Asked for by name they are listed like any other.
 
     Returns:
         The entries, and why there may be more than these; empty if there are not.
@@ -28,6 +33,7 @@ def walk(workspace: Workspace, parts: Parts, clock: Clock, *, recursive: bool = 
     entries, more = workspace.scan(parts, MAX_ENTRIES)
     todo = deque(entry for entry in entries if entry.kind == "folder") if recursive else deque[Entry]()
     missing = 0
+    installed: list[str] = []
     while todo and not more:
         if clock.over():
             return entries, "the time was up"
@@ -40,11 +46,18 @@ def walk(workspace: Workspace, parts: Parts, clock: Clock, *, recursive: bool = 
         except ToolError:
             missing += 1
             continue
+        if folder.parts[-1] in INSTALLED or any(entry.parts[-1] == "pyvenv.cfg" for entry in below):
+            installed.append(folder.path)
+            continue
         entries += below
         todo.extend(entry for entry in below if entry.kind == "folder")
     if more:
         return entries, f"there are more than {MAX_ENTRIES}"
-    return entries, f"{missing} folders could not be read" if missing else ""
+    reasons = [f"{missing} folders could not be read"] if missing else []
+    if installed:
+        named = ", ".join(map(shown, installed[:NAMED])) + (" and others" if len(installed) > NAMED else "")
+        reasons.append(f"installed or generated files in {named} were left out")
+    return entries, "; ".join(reasons)
 
 
 def list_files(workspace: Workspace, clock: Clock, path: str, recursive: bool, sort: str, limit: int) -> Outcome:

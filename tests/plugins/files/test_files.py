@@ -229,3 +229,18 @@ def blocks(text: str) -> Any:
     from checkrein.messages import TextBlock
 
     return [TextBlock(text)]
+
+
+def test_installed_files_are_named_and_left_out(tools: Any) -> None:
+    """A virtual environment below the folder is not what is asked about; by its name it is listed."""
+    for path in ("own.txt", ".venv/pyvenv.cfg", ".venv/lib/huge.py", "web/node_modules/big.js", "web/page.html"):
+        file = tools.root / path
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text("needle " * (1 if path.startswith("own") else 100))
+    listed = tools("list_files", recursive=True, sort="size")
+    assert "huge.py" not in listed
+    assert "big.js" not in listed
+    assert "web/page.html" in listed
+    assert "[not complete: installed or generated files in .venv, web/node_modules were left out]" in listed
+    assert "huge.py" not in tools("search_text", text="needle")
+    assert "huge.py" in tools("list_files", path=".venv", recursive=True)
