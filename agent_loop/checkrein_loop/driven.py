@@ -84,6 +84,7 @@ class Driven:
         self.streaming: Any = None
         self._settle()
         self.driven = False
+        self.task: Any = None  # the driver's, on asyncio
         self._status = "idle"
         self._outside: tuple[tuple[Driven, int], ...] = ()
         self._scope: anyio.CancelScope | None = None
@@ -218,7 +219,7 @@ class Driven:
     def rest(self) -> None:
         """The driver is gone."""
         self.driven = False
-        self.cause = None
+        self.cause = self.task = None
         self._settle()
         if self._status == "running" and not self.disposing:
             try:

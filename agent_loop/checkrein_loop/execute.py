@@ -36,9 +36,9 @@ BLOCKED_S = 0.1
 _NOBODY = "the call needs an approval, and nobody is here to give it; it did not run"
 
 
-async def execute(agent: LoopAgent, call: Call) -> Outcome:
+async def execute(agent: LoopAgent, call: Call, task: Any) -> Outcome:
     """Take a call through the hooks to its outcome; raises only our cancellation and KeyboardInterrupt."""
-    run = _Run(agent, call)
+    run = _Run(agent, call, task)
     chain = agent.hooks.tools_execute
     if chain is None:
         return await run.guarded(call, ())
@@ -55,6 +55,7 @@ class _Run(Struct):
 
     agent: LoopAgent
     call: Call
+    task: Any  # the asyncio task it runs in; None on trio
     attempts: int = 0
     children: Children | None = None
 
@@ -197,7 +198,7 @@ class _Run(Struct):
                 value = await _Watched(tool.invoke(context, arguments), self.blocked)
             except BaseExceptionGroup as group:
                 raise unwrapped(group) from None
-            if (left := await stray()) is not None:
+            if self.task is not None and self.task.cancelling() and (left := await stray()) is not None:
                 self.agent.hooks.faults.write(tool.name, "tool", left, self.agent.session, "contained")
             return value
         function = partial(tool.invoke, context, arguments)

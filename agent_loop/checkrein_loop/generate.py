@@ -108,7 +108,7 @@ async def stream(
     clock = _Clock(agent, turn, step, attempt)
     try:
         await read(agent, prepared, assembler, clock)
-        if (left := await stray()) is not None:
+        if agent.task is not None and agent.task.cancelling() and (left := await stray()) is not None:
             blame(agent, prepared.provider, left)
         error = None if assembler.finish is not None else torn()
     except BaseException as exc:

@@ -25,7 +25,7 @@ from checkrein.events import (
     UserInput,
 )
 from checkrein.messages import CallBlock, Source
-from checkrein.owner import absorb, ours
+from checkrein.owner import absorb, native_task, ours
 
 from .ends import StepFailed, why
 from .generate import generate
@@ -42,6 +42,7 @@ if TYPE_CHECKING:
 
 async def drive(agent: LoopAgent) -> None:
     """Run turns as long as input is owed. One driver an agent, and only while there is work."""
+    agent.task = native_task()
     try:
         while agent.owes_turn() and not agent.disposing:
             if not await may_begin(agent):

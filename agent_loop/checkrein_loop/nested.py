@@ -16,7 +16,7 @@ from checkrein.calls import Call, Outcome, error_outcome
 from checkrein.derive import WORDS
 from checkrein.errors import InvalidArguments, ToolError
 from checkrein.events import ToolCalled, ToolResulted
-from checkrein.owner import absorb, ours
+from checkrein.owner import absorb, native_task, ours
 
 from .execute import execute, failed
 
@@ -107,7 +107,7 @@ class Children:
         except InvalidArguments as exc:
             return error_outcome(exc.code, str(exc), name=type(exc).__name__)
         nested = Call(call_id, name, checked, parent.turn, parent.step, tool, parent=parent.call_id)
-        return await execute(self._agent, nested)
+        return await execute(self._agent, nested, native_task())
 
     def _next_id(self) -> str:
         parent = self._parent.call_id

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from time import perf_counter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import anyio
 from msgspec import Struct
@@ -18,7 +18,7 @@ from checkrein.errors import InvalidArguments
 from checkrein.events import ToolCalled, ToolEnded, ToolResulted
 from checkrein.messages import CallBlock
 from checkrein.nearest import did_you_mean
-from checkrein.owner import absorb, ours
+from checkrein.owner import absorb, native_task, ours
 from checkrein.text import preview
 
 from .execute import execute, failed
@@ -53,7 +53,7 @@ async def run_calls(
     items = [prepare_call(agent, turn, step, block) for block in blocks]
     if len(items) == 1:
         agent.checkpoint()
-        await run_call(agent, items[0])
+        await run_call(agent, items[0], agent.task)
     else:
         for segment in segments(items):
             await pool(agent, segment)
@@ -97,10 +97,11 @@ async def pool(agent: LoopAgent, items: Sequence[Item]) -> None:
     queue = iter(items)
 
     async def work() -> None:
+        task = native_task()
         for item in queue:
             if agent.cancelled:
                 return  # the scope may never be heard where nothing suspends; the caller looks again
-            await run_call(agent, item)
+            await run_call(agent, item, task)
 
     workers = min(agent.spec.max_parallel_tool_calls, len(items))
     if workers <= 1:
@@ -111,7 +112,7 @@ async def pool(agent: LoopAgent, items: Sequence[Item]) -> None:
             group.start_soon(work)
 
 
-async def run_call(agent: LoopAgent, item: Item) -> None:
+async def run_call(agent: LoopAgent, item: Item, task: Any) -> None:
     """Run one call and settle it. Everything but our cancellation ends here (C10, X2)."""
     outcome = item.outcome
     began = perf_counter()
@@ -119,7 +120,7 @@ async def run_call(agent: LoopAgent, item: Item) -> None:
         if outcome is None:
             assert item.call is not None
             try:
-                outcome = await execute(agent, item.call)
+                outcome = await execute(agent, item.call, task)
             except KeyboardInterrupt:
                 raise
             except BaseException as exc:

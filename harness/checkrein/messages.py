@@ -176,7 +176,7 @@ class View(Sequence[Message]):
     def __getitem__(self, index: slice) -> list[Message]: ...
     def __getitem__(self, index: int | slice) -> Message | list[Message]:
         if isinstance(index, slice):
-            return self._items[: self._n][index]
+            return self._items[slice(*index.indices(self._n))]
         if index < 0:
             index += self._n
         if not 0 <= index < self._n:

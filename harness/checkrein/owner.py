@@ -13,7 +13,7 @@ from typing import Any, Protocol, TypeVar
 import anyio
 from anyio.abc import TaskGroup
 
-__all__ = ["Owner", "TaskStarter", "backend", "ours", "absorb", "stray", "unwrapped", "within"]
+__all__ = ["Owner", "TaskStarter", "backend", "ours", "absorb", "native_task", "stray", "unwrapped", "within"]
 
 
 T = TypeVar("T")
@@ -131,18 +131,23 @@ def absorb() -> None:
         task.uncancel()
 
 
+def native_task() -> Any:
+    """The asyncio task that runs now; None on trio. Asking costs a system call on Python 3.11: ask once a task."""
+    asyncio = sys.modules.get("asyncio")
+    return None if asyncio is None or asyncio._get_running_loop() is None else asyncio.current_task()
+
+
 async def stray() -> BaseException | None:
     """Take back a native cancel that code we called has left on this task, before it strikes somebody else (C7).
 
     Only asyncio has it (`asyncio.current_task().cancel()`, then a plain return). It is delivered here, swallowed,
     and returned for the one to blame; None is the rule.
     """
-    asyncio = sys.modules.get("asyncio")
-    if asyncio is None or asyncio._get_running_loop() is None:
-        return None
-    task = asyncio.current_task()
+    task = native_task()
     if task is None or not task.cancelling() or anyio.current_effective_deadline() == -float("inf"):
         return None
+    import asyncio
+
     absorb()
     try:
         await asyncio.sleep(0)
