@@ -176,15 +176,15 @@ async def within(answer: Awaitable[T], deadline_s: float | None) -> T:
         CancelledError: it left a native cancel behind; that is its own fault (C7).
     """
     try:
-        if deadline_s is None:
-            out = await answer
-        else:
-            with anyio.CancelScope(deadline=anyio.current_time() + deadline_s) as scope:
-                out = await answer
-            if scope.cancelled_caught:
-                raise TimeoutError(f"no answer within {deadline_s:g} s")
+        out = await (answer if deadline_s is None else _in_time(answer, deadline_s))
     except BaseExceptionGroup as group:
         raise unwrapped(group) from None
     if (left := await stray()) is not None:
         raise left
     return out
+
+
+async def _in_time(answer: Awaitable[T], deadline_s: float) -> T:
+    with anyio.CancelScope(deadline=anyio.current_time() + deadline_s):
+        return await answer
+    raise TimeoutError(f"no answer within {deadline_s:g} s")
