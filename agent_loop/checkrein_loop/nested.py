@@ -15,8 +15,9 @@ from anyio.lowlevel import checkpoint
 from checkrein.calls import Call, Outcome, error_outcome
 from checkrein.derive import WORDS
 from checkrein.errors import InvalidArguments, ToolError
-from checkrein.events import ToolCalled, ToolResulted
+from checkrein.events import ToolCalled
 from checkrein.owner import absorb, native_task, ours
+from checkrein.settling import settle
 
 from .execute import execute, failed
 
@@ -83,7 +84,7 @@ class Children:
                 raise
             absorb()
             outcome = failed(exc)
-        self._settle(call_id, outcome, int((perf_counter() - began) * 1000))
+        settle(self._agent.session, call_id, self._agent.capped(outcome), int((perf_counter() - began) * 1000))
         return outcome
 
     def close(self) -> None:
@@ -120,31 +121,10 @@ class Children:
         n = 1 + sum(call.parent == parent for call in calls.values())
         return f"{parent}.{n}"
 
-    def _settle(self, call_id: str, outcome: Outcome, duration_ms: int) -> None:
-        agent, state = self._agent, self._agent.session.state
-        call = state.calls.get(call_id)
-        if call is None or call.resulted:
-            return  # closed meanwhile
-        outcome = agent.capped(outcome)
-        agent.session.append(
-            ToolResulted,
-            turn=state.turn,
-            step=state.step,
-            call_id=call_id,
-            content=outcome.content,
-            is_error=outcome.is_error,
-            error=outcome.error,
-            value=outcome.value,
-            decision=outcome.decision,
-            by=outcome.by,
-            duration_ms=duration_ms,
-            cleaned=outcome.cleaned,
-        )
-
     def _abandon(self, call_id: str) -> None:
         call = self._agent.session.state.calls.get(call_id)
         if call is not None and not call.resulted:
-            self._settle(call_id, error_outcome(call.code, WORDS[call.code]), 0)
+            settle(self._agent.session, call_id, error_outcome(call.code, WORDS[call.code]), 0)
 
 
 def _is_exclusive(tool: Tool | None) -> bool:

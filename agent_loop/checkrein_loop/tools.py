@@ -15,10 +15,11 @@ from msgspec import Struct
 
 from checkrein.calls import Call, Outcome, error_outcome
 from checkrein.errors import InvalidArguments
-from checkrein.events import ToolCalled, ToolEnded, ToolResulted
+from checkrein.events import ToolCalled
 from checkrein.messages import CallBlock
 from checkrein.nearest import did_you_mean
 from checkrein.owner import absorb, native_task, ours
+from checkrein.settling import settle
 from checkrein.text import preview
 
 from .execute import execute, failed
@@ -26,7 +27,7 @@ from .execute import execute, failed
 if TYPE_CHECKING:
     from .agent import LoopAgent
 
-__all__ = ["run_calls", "settle"]
+__all__ = ["run_calls"]
 
 
 class Item(Struct):
@@ -128,44 +129,6 @@ async def run_call(agent: LoopAgent, item: Item, task: Any) -> None:
                     raise
                 absorb()
                 outcome = failed(exc)
-        settle(agent, item.call_id, outcome, int((perf_counter() - began) * 1000))
+        settle(agent.session, item.call_id, agent.capped(outcome), int((perf_counter() - began) * 1000))
     except KeyboardInterrupt as exc:
         agent.hold(exc)  # the turn is being closed: what is unanswered is answered there
-
-
-def settle(agent: LoopAgent, call_id: str, outcome: Outcome, duration_ms: int) -> None:
-    """Log what a call came to: as its result if it is due, else as `tool/end`, and then what became due (X1)."""
-    session, state = agent.session, agent.session.state
-    call = state.calls.get(call_id)
-    if call is None or call.resulted or call.end is not None:
-        return  # closed meanwhile
-    outcome = agent.capped(outcome)
-    fields = {
-        "turn": state.turn,
-        "step": state.step,
-        "content": outcome.content,
-        "is_error": outcome.is_error,
-        "error": outcome.error,
-        "value": outcome.value,
-        "decision": outcome.decision,
-        "by": outcome.by,
-        "duration_ms": duration_ms,
-        "cleaned": outcome.cleaned,
-    }
-    if state.due and state.due[0] != call_id:
-        session.append(ToolEnded, call_id=call_id, **fields)
-        return
-    session.append(ToolResulted, call_id=call_id, **fields)
-    while state.due and (end := state.calls[state.due[0]].end) is not None:
-        session.append(
-            ToolResulted,
-            turn=state.turn,
-            step=state.step,
-            call_id=end.call_id,
-            end=end.seq,
-            is_error=end.is_error,
-            error=end.error,
-            decision=end.decision,
-            by=end.by,
-            duration_ms=end.duration_ms,
-        )

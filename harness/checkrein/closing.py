@@ -5,13 +5,12 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from . import events as ev
 from .derive import WORDS
 from .events import Reason, ToolErrorInfo
 from .messages import TextBlock
 from .session import Session
+from .settling import give_result
 
 __all__ = ["closed", "close", "answer", "repair"]
 
@@ -69,21 +68,13 @@ def answer(session: Session) -> None:
         if not call.called:  # all calls come before all results (T1), also when a kill fell between them
             session.append(ev.ToolCalled, **at, call_id=call.call_id, name=call.name)
     for call in state.open_calls:
-        where: dict[str, Any] = {**at, "call_id": call.call_id}
         if call.end is not None:
-            session.append(
-                ev.ToolResulted,
-                **where,
-                end=call.end.seq,
-                is_error=call.end.is_error,
-                error=call.end.error,
-                decision=call.end.decision,
-                by=call.end.by,
-            )
+            give_result(session, call.end)
         else:
             session.append(
                 ev.ToolResulted,
-                **where,
+                **at,
+                call_id=call.call_id,
                 content=[TextBlock(WORDS[call.code])],
                 is_error=True,
                 error=ToolErrorInfo(call.code, call.code),

@@ -16,10 +16,11 @@ import anyio
 from .calls import Outcome
 from .closing import repair
 from .errors import InvalidArguments
-from .events import AssistantAnswer, LogGap, ToolEnded, ToolResulted, ToolStarted
+from .events import AssistantAnswer, LogGap, ToolStarted
 from .messages import CallBlock
 from .output import capped, to_outcome
 from .owner import absorb, ours
+from .settling import settle
 
 if TYPE_CHECKING:
     from .harness import Harness
@@ -71,7 +72,7 @@ async def reconcile(harness: Harness, session: Session) -> None:
             harness.hooks.faults.write(tool.name, "reconcile", exc, session, "contained")
             continue
         if outcome is not None:
-            _settle(harness, session, call, outcome)
+            settle(session, call.call_id, capped(outcome, harness.output_bytes, session.put_blob))
 
 
 async def _ask(harness: Harness, tool: Tool, arguments: dict[str, Any]) -> Outcome | None:
@@ -105,21 +106,3 @@ def _arguments(session: Session, call: CallState, tool: Tool) -> dict[str, Any] 
                         return None
             return None
     return None
-
-
-def _settle(harness: Harness, session: Session, call: CallState, outcome: Outcome) -> None:
-    """Log the outcome: as the call's result if it is due, else as its `tool/end`, which the closing answers with."""
-    state = session.state
-    outcome = capped(outcome, harness.output_bytes, session.put_blob)
-    due = call.parent is not None or not state.due or state.due[0] == call.call_id
-    session.append(
-        ToolResulted if due else ToolEnded,
-        turn=state.turn,
-        step=state.step,
-        call_id=call.call_id,
-        content=outcome.content,
-        is_error=outcome.is_error,
-        error=outcome.error,
-        value=outcome.value,
-        cleaned=outcome.cleaned,
-    )

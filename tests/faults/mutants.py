@@ -88,9 +88,9 @@ def no_refold(patch: Any) -> None:
 
 @mutant
 def results_in_the_order_they_come(patch: Any) -> None:
-    def settle(agent: Any, call_id: str, outcome: Any, duration_ms: int) -> None:
-        state = agent.session.state
-        agent.session.append(ToolResulted, turn=state.turn, step=state.step, call_id=call_id, content=outcome.content)
+    def settle(session: Any, call_id: str, outcome: Any, duration_ms: int) -> None:
+        state = session.state
+        session.append(ToolResulted, turn=state.turn, step=state.step, call_id=call_id, content=outcome.content)
 
     patch.setattr(checkrein_loop.tools, "settle", settle)
 
@@ -99,14 +99,14 @@ def results_in_the_order_they_come(patch: Any) -> None:
 def an_early_result_is_never_handed_on(patch: Any) -> None:
     plain = checkrein_loop.tools.settle
 
-    def settle(agent: Any, call_id: str, outcome: Any, duration_ms: int) -> None:
-        state = agent.session.state
+    def settle(session: Any, call_id: str, outcome: Any, duration_ms: int) -> None:
+        state = session.state
         if state.due and state.due[0] != call_id:
             where = {"turn": state.turn, "step": state.step, "call_id": call_id}
-            agent.session.append(ToolEnded, **where, content=outcome.content, is_error=outcome.is_error)
+            session.append(ToolEnded, **where, content=outcome.content, is_error=outcome.is_error)
             state.calls[call_id].end = None
         else:
-            plain(agent, call_id, outcome, duration_ms)
+            plain(session, call_id, outcome, duration_ms)
 
     patch.setattr(checkrein_loop.tools, "settle", settle)
 

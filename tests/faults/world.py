@@ -29,8 +29,6 @@ from checkrein.testing.seams import SeamModel, SeamStore
 from checkrein.text import clean
 from checkrein_invariants import check_events
 
-DEADLINES = {}
-
 
 class Flush:
     """A small persistence: every gate hands the new lines to the session's writer."""
@@ -174,7 +172,6 @@ async def run_script(script: Script, seams: Seams) -> Seen:
         plugins.append(Flush())
     maker = Agent(model, tools=kept_tools(), plugins=plugins, store=store, system_prompt="be brief", **script.spec)
     seen: list[Any] = []
-    struck: BaseException | None = None
     reason = ""
     async with maker as agent:
         if script.approvals is not None:
@@ -193,8 +190,7 @@ async def run_script(script: Script, seams: Seams) -> Seen:
             else:
                 result = await agent.run("go")
             reason = result.reason.kind + (f"/{result.reason.error}" if result.reason.error else "")
-        except KeyboardInterrupt as exc:
-            struck = exc
+        except KeyboardInterrupt:
             reason = "KeyboardInterrupt"
         except GateClosed:
             reason = "GateClosed"
@@ -211,7 +207,6 @@ async def run_script(script: Script, seams: Seams) -> Seen:
         found += problems(agent, seams, ())
     if agent.session.state.turn_open:
         found.append("a turn is open after the harness closed")
-    del struck
     return Seen(reason, found)
 
 
