@@ -43,7 +43,7 @@ def check(state: State, event: ev.AnyEvent) -> None:
     """
     if event.seq != state.next_seq:
         raise InvariantViolation("O1", f"expected seq {state.next_seq}, got {event.seq}")
-    strict = CHECKS.get(event.__class__)
+    strict, _ = STEPS[event.__class__]
     if strict is not None:
         strict(state, event)
 
@@ -53,20 +53,20 @@ def apply(state: State, event: ev.AnyEvent) -> None:
     if event.seq != state.next_seq:
         abandon(state)  # a gap: what would have closed the open brackets is lost (R1)
     state.next_seq = event.seq + 1
-    fold = FOLDS.get(event.__class__)
+    _, fold = STEPS[event.__class__]
     if fold is not None:
         fold(state, event)
 
 
 def fold_all(state: State, events: Iterable[ev.AnyEvent]) -> None:
     """Fold many events in, as `apply` does one: written out, for a log may hold a million."""
-    folds = FOLDS
+    steps = STEPS
     for event in events:
         seq = event.seq
         if seq != state.next_seq:
             abandon(state)
         state.next_seq = seq + 1
-        fold = folds.get(event.__class__)
+        _, fold = steps[event.__class__]
         if fold is not None:
             fold(state, event)
 
@@ -363,6 +363,7 @@ RULES: dict[type[Any], tuple[Check | None, Apply]] = {
     ev.FreeEvent: (calls.check_free, apply_free),
 }
 
-# The table by column, without what does nothing: append asks both for every event.
-CHECKS: dict[type[Any], Check] = {kind: strict for kind, (strict, _) in RULES.items() if strict is not None}
-FOLDS: dict[type[Any], Apply] = {kind: fold for kind, (_, fold) in RULES.items() if fold is not nothing}
+# The table as append asks it: None where there is nothing to do.
+STEPS: dict[type[Any], tuple[Check | None, Apply | None]] = {
+    kind: (strict, None if fold is nothing else fold) for kind, (strict, fold) in RULES.items()
+}

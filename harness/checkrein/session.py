@@ -10,12 +10,11 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from time import time_ns
 from typing import TYPE_CHECKING, Any, TypeVar, overload
-from zlib import crc32
 
 from .codec import encode, fast_encode, plain, seal
 from .errors import RefusedAtAppend
 from .events import AnyEvent, Event, FreeEvent, PluginFaulted
-from .rules import CHECKS, FOLDS, apply, check, fold_all
+from .rules import STEPS, apply, check, fold_all
 from .state import State
 from .text import clean
 
@@ -63,7 +62,6 @@ class Session:
     Attributes:
         state: the projections; read-only.
         events: the events, in order.
-        lines: each event as the bytes that were sealed at append, without newline.
         writer: the store's writer, None for a session in memory.
         hooks: the dispatcher, whose `session_event` chain is told of each event before the other observers.
         on_fault: called with (plugin, error, event) when an observer or a deferred append failed.
@@ -73,7 +71,8 @@ class Session:
         "id",
         "state",
         "events",
-        "lines",
+        "_lines",
+        "_sealed",
         "types",
         "closes",
         "writer",
@@ -98,7 +97,8 @@ class Session:
         }
         self.state = State(self.types, self.closes)
         self.events: list[AnyEvent] = []
-        self.lines: list[bytes] = []
+        self._lines: list[bytes] = []  # encoded at append; the first `_sealed` of them have their CRC
+        self._sealed = 0
         self.writer: Writer | None = None
         self.hooks: Hooks | None = None
         self.on_fault: Callable[[Session, str | None, BaseException, AnyEvent | None], None] | None = None
@@ -126,7 +126,8 @@ class Session:
         """Return a session over stored events, folded without checks: any log loads (L8, R1)."""
         session = cls(session_id, types)
         session.events = list(events)
-        session.lines = list(lines)
+        session._lines = list(lines)
+        session._sealed = len(session._lines)
         fold_all(session.state, session.events)
         return session
 
@@ -196,21 +197,20 @@ class Session:
         return f"i{self._inputs}"
 
     def _commit(self, event: AnyEvent) -> None:
-        # encode, seal, check and apply are written out here: a call costs as much as what most of them do.
+        # encode, check and apply are written out here: a call costs as much as what most of them do.
         try:
             body = fast_encode(event)
         except (TypeError, ValueError, RecursionError):
             body = encode(event)  # a FreeEvent; or it says in our words what is wrong
-        state, kind = self.state, event.__class__
-        if (strict := CHECKS.get(kind)) is not None:
+        state = self.state
+        strict, fold = STEPS[event.__class__]
+        if strict is not None:
             strict(state, event)
-        head = body[:-1]
-        line = b'%b,"crc":"%08x"}' % (head, crc32(head))
         try:
-            self.lines.append(line)
+            self._lines.append(body)
             self.events.append(event)  # the commit: from here on the event exists
             state.next_seq += 1
-            if (fold := FOLDS.get(kind)) is not None:
+            if fold is not None:
                 fold(state, event)
         except BaseException:
             self._refold()
@@ -227,7 +227,7 @@ class Session:
         """Fold the state again from the log, in place, however often something strikes meanwhile (L3)."""
         for attempt in range(MAX_REFOLDS):
             try:
-                del self.lines[len(self.events) :]
+                del self._lines[len(self.events) :]
                 self.state.__init__(self.types, self.closes)  # type: ignore[misc]
                 fold_all(self.state, self.events)
                 return
@@ -324,7 +324,7 @@ class Session:
                 struck = exc  # it is still owed
                 continue
             try:
-                self.lines.append(seal(body))
+                self._lines.append(body)
                 self.events.append(event)
                 deferred.event = event
                 apply(self.state, event)
@@ -360,6 +360,17 @@ class Session:
 
     def __len__(self) -> int:
         return len(self.events)
+
+    @property
+    def lines(self) -> list[bytes]:
+        """Each event as the bytes that were encoded at append, sealed, without newline."""
+        lines = self._lines
+        # Sealed when somebody reads or keeps them, and not at append: half of them are never read. Struck in
+        # between, a line may come here twice; sealing one that is sealed leaves it as it is.
+        for place in range(self._sealed, len(lines)):
+            lines[place] = seal(lines[place])
+        self._sealed = len(lines)
+        return lines
 
     def line(self, seq: int) -> bytes:
         """The sealed bytes of the event at list position `seq`."""
