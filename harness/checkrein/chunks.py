@@ -85,6 +85,10 @@ class FinishChunk(Struct, frozen=True, gc=False):
 Chunk: TypeAlias = TextChunk | ThinkingChunk | CallChunk | MetadataChunk | OpaqueChunk | UsageChunk | FinishChunk
 
 
+# What most of a stream consists of, with the kind of block it belongs to.
+_STREAMED: dict[type, str] = {TextChunk: "text", ThinkingChunk: "thinking"}
+
+
 class Part:
     """One block of an answer while it is being assembled; `pieces` are joined once, at the end."""
 
@@ -129,12 +133,14 @@ class Assembler:
         """
         if self.finish is not None:
             raise _broken(f"a {type(chunk).__name__} after finish")
-        if isinstance(chunk, TextChunk):
-            self._part(chunk.index, "text").pieces.append(chunk.text)
-        elif isinstance(chunk, ThinkingChunk):
-            self._part(chunk.index, "thinking").pieces.append(chunk.text)
-        else:
+        kind = _STREAMED.get(chunk.__class__)
+        if kind is None:
             self._rare(chunk)
+            return
+        part = self.parts.get(chunk.index)  # type: ignore[union-attr]
+        if part is None or part.kind != kind:
+            part = self._part(chunk.index, kind)  # type: ignore[union-attr, arg-type]
+        part.pieces.append(chunk.text)  # type: ignore[union-attr]
 
     def _part(self, index: int, kind: str) -> Part:
         part = self.parts.get(index)
@@ -145,7 +151,9 @@ class Assembler:
         return part
 
     def _rare(self, chunk: Chunk) -> None:
-        if isinstance(chunk, CallChunk):
+        if isinstance(chunk, (TextChunk, ThinkingChunk)):  # a provider's own kind of them
+            self._part(chunk.index, "text" if isinstance(chunk, TextChunk) else "thinking").pieces.append(chunk.text)
+        elif isinstance(chunk, CallChunk):
             part = self._part(chunk.index, "call")
             part.pieces.append(chunk.arguments)
             part.id = chunk.id or part.id
