@@ -36,13 +36,13 @@ BLOCKED_S = 0.1
 _NOBODY = "the call needs an approval, and nobody is here to give it; it did not run"
 
 
-async def execute(agent: LoopAgent, call: Call, task: Any) -> Outcome:
+def execute(agent: LoopAgent, call: Call, task: Any) -> Awaitable[Outcome]:
     """Take a call through the hooks to its outcome; raises only our cancellation and KeyboardInterrupt."""
     run = _Run(agent, call, task)
     chain = agent.hooks.tools_execute
     if chain is None:
-        return await run.guarded(call, ())
-    return await around(agent.hooks, chain, agent.session, agent, call, lambda: run.attempts > 0, run.guarded)
+        return run.guarded(call, ())
+    return around(agent.hooks, chain, agent.session, agent, call, lambda: run.attempts > 0, run.guarded)
 
 
 def failed(exc: BaseException) -> Outcome:

@@ -6,6 +6,7 @@ of the same step. Half an answer is never an answer.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
@@ -147,12 +148,13 @@ async def read(agent: LoopAgent, prepared: Prepared, assembler: Assembler, clock
     ended = False
     try:
         async for chunk in stream:
-            if clock.first is None:
+            if not clock.chunks:
                 clock.first = perf_counter()
             clock.chunks += 1
             push(chunk)
-            for buffer in agent.live:
-                buffer.chunk(len(events), turn, step, chunk)
+            if agent.live:
+                for buffer in agent.live:
+                    buffer.chunk(len(events), turn, step, chunk)
             if observers is not None:
                 agent.hooks.observe(observers, agent.session, (agent, turn, step, chunk))
         ended = True
@@ -194,12 +196,42 @@ class _Clock(Struct):
 
 def record(clock: _Clock, assembler: Assembler, outcome: str, error: ProviderError | None) -> None:
     """Log thinking, request/end and, unless the attempt went well, the text that was shown."""
-    held: KeyboardInterrupt | None = None
+    owed: list[tuple[type[Event], dict[str, Any]]] = []
+    for place, part in enumerate(assembler.parts.values()):
+        if part.kind == "thinking":
+            text, count = part.text()
+            burst = {"index": place, "text": text, "provider_metadata": part.metadata, "cleaned": count or None}
+            owed.append((AssistantThinking, burst))
+    finish, first = assembler.finish, clock.first
+    end: dict[str, Any] = {
+        "attempt": clock.attempt,
+        "outcome": outcome,
+        "usage": assembler.usage,
+        "duration_ms": int((perf_counter() - clock.began) * 1000),
+    }
+    if first is not None:
+        end["ttft_ms"] = int((first - clock.began) * 1000)
+    if finish is not None:
+        end["finish_reason"], end["request_id"], end["lenient_finish"] = (
+            finish.reason,
+            finish.request_id,
+            finish.lenient,
+        )
+    if error is not None:
+        end["error"] = ErrorInfo(error.kind, describe(error), error.code)
+        end.setdefault("request_id", error.request_id)
+    owed.append((RequestEnd, end))
+    text, count = shown_text(assembler) if outcome != "ok" else ("", 0)
+    if text:
+        owed.append((AssistantPartial, {"text": text, "cleaned": count or None}))
+    log_all(clock, owed)
 
-    def append(kind: type[Event], **fields: Any) -> None:
-        # An observer's KeyboardInterrupt comes behind the commit; the rest is logged before it goes on (L4).
-        nonlocal held
-        session = clock.agent.session
+
+def log_all(clock: _Clock, owed: Sequence[tuple[type[Event], dict[str, Any]]]) -> None:
+    """Log events of which none may be missing: an observer's KeyboardInterrupt goes on behind the last (L4)."""
+    session = clock.agent.session
+    held: KeyboardInterrupt | None = None
+    for kind, fields in owed:
         logged = len(session.events)
         try:
             session.append(kind, turn=clock.turn, step=clock.step, **fields)
@@ -207,27 +239,6 @@ def record(clock: _Clock, assembler: Assembler, outcome: str, error: ProviderErr
             held = exc
             if len(session.events) == logged:  # it struck before the commit
                 session.append(kind, turn=clock.turn, step=clock.step, **fields)
-
-    for place, part in enumerate(assembler.parts.values()):
-        if part.kind == "thinking":
-            text, count = part.text()
-            append(AssistantThinking, index=place, text=text, provider_metadata=part.metadata, cleaned=count or None)
-    finish = assembler.finish
-    append(
-        RequestEnd,
-        attempt=clock.attempt,
-        outcome=outcome,
-        finish_reason=finish.reason if finish is not None else None,
-        error=ErrorInfo(error.kind, describe(error), error.code) if error is not None else None,
-        usage=assembler.usage,
-        ttft_ms=int((clock.first - clock.began) * 1000) if clock.first is not None else None,
-        duration_ms=int((perf_counter() - clock.began) * 1000),
-        request_id=finish.request_id if finish is not None else error.request_id if error is not None else None,
-        lenient_finish=finish is not None and finish.lenient,
-    )
-    text, count = shown_text(assembler) if outcome != "ok" else ("", 0)
-    if text:
-        append(AssistantPartial, text=text, cleaned=count or None)
     if held is not None:
         raise held
 
@@ -251,7 +262,10 @@ def keep_partial(agent: LoopAgent, turn: int, step: int, shown: tuple[str, int])
 def answered(assembler: Assembler) -> bool:
     """Whether there is anything to keep: text, a call or a part we do not know; a filter's silence counts too."""
     for part in assembler.parts.values():
-        if part.kind == "call" or part.kind == "opaque" or (part.kind == "text" and any(part.pieces)):
+        if part.kind == "text":
+            if any(part.pieces):
+                return True
+        elif part.kind != "thinking":
             return True
     finish = assembler.finish
     return finish is not None and finish.reason in ("max_tokens", "content_filter", "refusal")
@@ -263,16 +277,16 @@ def answer_of(assembler: Assembler, provider: Provider, turn: int, step: int) ->
     ids: dict[str, str] = {}
     cleaned = n = 0
     for place, part in enumerate(assembler.parts.values()):
-        if part.kind == "thinking":
+        kind = part.kind
+        if kind == "thinking":
             content.append(ThinkingBlock(place))
-        elif part.kind == "opaque":
+            continue
+        if kind == "opaque":
             data, count = clean_json(part.data)
             content.append(OpaqueBlock(provider.name, data, part.metadata))
-            cleaned += count
         else:
             text, count = part.text()
-            cleaned += count
-            if part.kind == "text":
+            if kind == "text":
                 content.append(TextBlock(text, part.metadata))
             else:
                 n += 1
@@ -280,6 +294,7 @@ def answer_of(assembler: Assembler, provider: Provider, turn: int, step: int) ->
                 content.append(CallBlock(call_id, clean(part.name)[0], text, part.metadata))
                 if part.id:
                     ids[call_id] = clean(str(part.id))[0]
+        cleaned += count
     finish = assembler.finish
     generated = Generated(AssistantMessage(content, provider_metadata=assembler.metadata), ids, cleaned=cleaned or None)
     if finish is not None and finish.reason in ("max_tokens", "content_filter", "refusal"):

@@ -31,7 +31,7 @@ from .ends import StepFailed, why
 from .generate import generate
 from .inbox import cleaned_content
 from .outputs import completed
-from .rewrite import Final, rewritten
+from .rewrite import rewritten
 from .tools import run_calls
 
 if TYPE_CHECKING:
@@ -135,22 +135,22 @@ async def run_step(agent: LoopAgent, turn: int, step: int, options: dict[str, An
     if session.state.pending:
         take_waiting(agent, turn, step)
     generated = await generate(agent, turn, step, options)
-    final = Final(generated.message.content)
+    content, replaced = generated.message.content, None
     if agent.hooks.step_result is not None and generated.failure is None:
-        final = await rewritten(agent, agent.hooks.step_result, turn, step, generated)
+        content, replaced = await rewritten(agent, agent.hooks.step_result, turn, step, generated)
     session.append(
         AssistantAnswer,
         turn=turn,
         step=step,
-        content=final.content,
+        content=content,
         provider_metadata=generated.message.provider_metadata,
-        replaced=final.replaced,
+        replaced=replaced,
         dropped=generated.dropped,
         cleaned=generated.cleaned,
     )
     if generated.failure is not None:
         raise StepFailed(generated.failure)
-    calls = [block for block in final.content if type(block) is CallBlock]
+    calls = [block for block in content if type(block) is CallBlock]
     if calls:
         await run_calls(agent, turn, step, calls, generated.provider_ids)
     session.append(StepEnd, turn=turn, step=step)

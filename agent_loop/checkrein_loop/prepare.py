@@ -68,7 +68,9 @@ async def prepare(agent: LoopAgent, turn: int, step: int, options: dict[str, Any
         request, plugins = await agent.hooks.fold(chain, agent.session, (agent, turn, step), base, Request)
         if request.provider != base.provider:
             provider, _ = agent.resolve(f"{request.provider}:{request.model}")
-    if not request.messages or not isinstance(request.messages[-1], (UserMessage, ToolMessage)):
+    n = len(request.messages)
+    changed = request.messages is not base.messages  # the history itself ends well (History.view), if there is any
+    if not n or (changed and not isinstance(request.messages[-1], (UserMessage, ToolMessage))):
         text = "expected a history that ends with user or tool, got one with nothing to answer"
         raise StepFailed(Reason("error", error="generate", code="EMPTY_REQUEST", message=text))
     header, head = agent.prompt.header(agent, request, turn, step)
@@ -80,7 +82,7 @@ async def prepare(agent: LoopAgent, turn: int, step: int, options: dict[str, Any
         None if edits is None else (edits.get("marker"), *edits.get("drop", ())),
         incremental=edits is None or "drop" in edits,
     )
-    start = {"header": header, "messages": len(request.messages), "digest": digest, "edits": edits}
+    start = {"header": header, "messages": n, "digest": digest, "edits": edits}
     return Prepared(provider, request, start)
 
 

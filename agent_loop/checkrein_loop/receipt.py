@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import anyio
 
 from checkrein.errors import AgentDisposed, AgentError, GateClosed
-from checkrein.events import AssistantAnswer, RequestEnd
+from checkrein.events import AnyEvent, AssistantAnswer, RequestEnd
 from checkrein.messages import CallBlock, Usage, content_text
 from checkrein.results import InputStatus, TurnResult
 
@@ -110,15 +111,23 @@ class LoopReceipt:
 
 def result_of(agent: LoopAgent, turn: int) -> TurnResult:
     """Make a turn's result from the log (L1)."""
-    session = agent.session
-    end = session.state.ends[turn]
+    session, state = agent.session, agent.session.state
+    end = state.ends[turn]
     events = session.turn_events(turn)
-    text = ""
-    usage = Usage()
+    if turn == state.turn:  # no other has begun: the projections are this turn's
+        text, usage = state.final_text, state.usage_turn
+    else:
+        text, usage = told(events)
+    return TurnResult(turn, end.reason, text, usage, end.steps, events, agent.values.get(turn))
+
+
+def told(events: Sequence[AnyEvent]) -> tuple[str, Usage]:
+    """The final answer's text and the tokens used in a turn's events."""
+    text, usage = "", Usage()
     for event in events:
         if type(event) is AssistantAnswer:
             has_calls = any(type(block) is CallBlock for block in event.content)
             text = "" if has_calls else content_text(event.content)
         elif type(event) is RequestEnd and event.usage is not None:
             usage = usage + event.usage
-    return TurnResult(turn, end.reason, text, usage, end.steps, events, agent.values.get(turn))
+    return text, usage

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import msgspec
-from msgspec import Struct
 
 from checkrein.messages import AssistantMessage, CallBlock, Content, content_text
 from checkrein.text import clean
@@ -18,18 +17,17 @@ if TYPE_CHECKING:
     from .agent import LoopAgent
     from .generate import Generated
 
-__all__ = ["rewritten", "Final"]
+__all__ = ["rewritten"]
 
 
-class Final(Struct, frozen=True):
-    """The answer as it is logged: its content, and what the model had said if plugins replaced it."""
+async def rewritten(
+    agent: LoopAgent, chain: Chain, turn: int, step: int, generated: Generated
+) -> tuple[Content, dict[str, Any] | None]:
+    """Run the fold; when it fails, the answer that was paid for is kept as `assistant/partial` (H1).
 
-    content: Content
-    replaced: dict[str, Any] | None = None
-
-
-async def rewritten(agent: LoopAgent, chain: Chain, turn: int, step: int, generated: Generated) -> Final:
-    """Run the fold; when it fails, the answer that was paid for is kept as `assistant/partial` (H1)."""
+    Returns:
+        The answer's content as it is logged, and what the model had said if plugins replaced it.
+    """
     message = generated.message
     try:
         out, plugins = await agent.hooks.fold(chain, agent.session, (agent, turn, step), message, AssistantMessage)
@@ -37,9 +35,9 @@ async def rewritten(agent: LoopAgent, chain: Chain, turn: int, step: int, genera
         keep_partial(agent, turn, step, (content_text(message.content), generated.cleaned or 0))
         raise
     if out is message or out == message:
-        return Final(message.content)
+        return message.content, None
     original = msgspec.to_builtins(message.content)
-    return Final(numbered(out.content, message, turn, step), {"plugins": plugins, "content": original})
+    return numbered(out.content, message, turn, step), {"plugins": plugins, "content": original}
 
 
 def numbered(content: Content, original: AssistantMessage, turn: int, step: int) -> Content:

@@ -137,7 +137,7 @@ class Assembler:
         if kind is None:
             self._rare(chunk)
             return
-        part = self.parts.get(chunk.index)  # type: ignore[union-attr]
+        part = self.parts.get(chunk.index)  # type: ignore[union-attr, arg-type]
         if part is None or part.kind != kind:
             part = self._part(chunk.index, kind)  # type: ignore[union-attr, arg-type]
         part.pieces.append(chunk.text)  # type: ignore[union-attr]

@@ -175,7 +175,13 @@ class History:
         if name is None or call_id in self._got:
             return
         blocks = visible(content) or [TextBlock(NO_OUTPUT)]
-        self._got[call_id] = ToolMessage(call_id, name, blocks, is_error, provider_call_id)
+        message = ToolMessage(call_id, name, blocks, is_error, provider_call_id)
+        if len(self._owed) == 1 and not self._held:  # the most common case of what follows
+            self.messages.append(message)
+            self.seqs.append(seq)
+            self._settled()
+            return
+        self._got[call_id] = message
         self._emit(seq)
 
     def _emit(self, seq: int) -> None:
@@ -189,17 +195,23 @@ class History:
             self.seqs.append(seq)
             done += 1
         if done == len(owed):
-            self._owed = []
-            self._names.clear()
-            self._got.clear()
-            self._begun.clear()
-            self._ended.clear()
+            self._settled()
             held, self._held = self._held, []
             for held_seq, blocks in held:
                 self.messages.append(UserMessage(blocks))
                 self.seqs.append(max(held_seq, self.seqs[-1]))
         elif done:
             del owed[:done]
+
+    def _settled(self) -> None:
+        """Forget the calls of the last answer: each has its result."""
+        self._owed = []
+        self._names.clear()
+        self._begun.clear()
+        if self._got:
+            self._got.clear()
+        if self._ended:
+            self._ended.clear()
 
     def fill(self) -> None:
         """Answer what is still owed, in honest words: something else is about to follow."""

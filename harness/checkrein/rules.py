@@ -295,7 +295,7 @@ def check_answer(state: State, event: ev.AssistantAnswer) -> None:
     if state.request_open or state.answered or not state.request_ok:
         raise refuse("O6", event, "an answer stands behind a request that ended well, once a step")
     ids = [block.call_id for block in event.content if type(block) is CallBlock]
-    if len(set(ids)) != len(ids):
+    if len(ids) > 1 and len(set(ids)) != len(ids):
         raise refuse("O9", event, "a call id stands twice in the answer")
 
 
@@ -303,12 +303,13 @@ def apply_answer(state: State, event: ev.AssistantAnswer) -> None:
     if not state.step_open or state.answered:
         enter_step(state, event.turn, event.step if not state.answered else state.step + 1)
     state.answered = True
+    calls, due = state.calls, state.due
     for block in event.content:
-        if type(block) is CallBlock and block.call_id not in state.calls:
-            state.calls[block.call_id] = CallState(block.call_id, block.name)
-            state.due.append(block.call_id)
-    state.turn_calls += len(state.due)
-    state.final_text = "" if state.due else content_text(event.content)
+        if type(block) is CallBlock and (call_id := block.call_id) not in calls:
+            calls[call_id] = CallState(call_id, block.name)
+            due.append(call_id)
+    state.turn_calls += len(due)
+    state.final_text = "" if due else content_text(event.content)
     header = state.header
     provider, model = (header.provider, header.model) if header is not None else ("", "")
     state.history.answer(event, state.thinking, provider, model)

@@ -207,5 +207,5 @@ def need_turn(state: State, event: Any) -> None:
 
 def need_step(state: State, event: Any) -> None:
     """Refuse an event whose step is not the open one."""
-    if not state.step_open or event.step != state.step or event.turn != state.turn or not state.turn_open:
+    if not state.step_open or event.step != state.step or event.turn != state.turn:  # an open step has an open turn
         raise refuse("O5", event, f"step {event.turn}.{event.step} is not open")
