@@ -30,10 +30,12 @@ def merge_counts(before: dict[str, Any], now: dict[str, Any]) -> dict[str, Any]:
 
 
 def _goes_on(last: Any, item: Any) -> bool:
-    """Whether an item goes on with the one before: the same type at the same index."""
-    if not (isinstance(last, dict) and isinstance(item, dict)) or item.get("index") is None:
+    """Whether an item goes on with the one before: the same type at the same index, or thinking not yet signed."""
+    if not (isinstance(last, dict) and isinstance(item, dict)) or last.get("type") != item.get("type"):
         return False
-    return all(last.get(key) == item.get(key) for key in ("type", "index"))
+    if item.get("index") is None:  # LiteLLM's `thinking_blocks` have none; the signature comes last
+        return last.get("index") is None and item.get("type") == "thinking" and not last.get("signature")
+    return bool(last.get("index") == item["index"])
 
 
 def _grown(key: str, before: Any, now: Any) -> Any:

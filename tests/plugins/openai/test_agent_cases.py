@@ -211,3 +211,44 @@ def test_M11_a_lenient_ending_is_accepted_by_config_and_logged(play):
 def test_T4_a_refusal_is_an_error_of_kind_refused(play):
     [result], _ = play(Server(stream({"refusal": "I can't help."})))
     assert (result.reason.kind, result.reason.error) == ("error", "refused")
+
+
+DETAILS = [
+    {"type": "reasoning.text", "index": 0, "format": "anthropic-claude-v1", "text": "I look "},
+    {"type": "reasoning.text", "index": 0, "format": "anthropic-claude-v1", "text": "it up.", "signature": "c2lnbmVk"},
+    {"type": "reasoning.encrypted", "index": 1, "format": "anthropic-claude-v1", "data": "b3BhcXVl"},
+]
+BLOCKS = [
+    {"type": "thinking", "thinking": "I look ", "signature": None},
+    {"type": "thinking", "thinking": "it up.", "signature": ""},
+    {"type": "thinking", "thinking": "", "signature": "c2lnbmVk"},
+    {"type": "thinking", "thinking": "Yes.", "signature": "c2Vjb25k"},
+    {"type": "redacted_thinking", "data": "b3BhcXVl"},
+]
+WHOLE = {
+    "reasoning_details": [{**DETAILS[0], "text": "I look it up.", "signature": "c2lnbmVk"}, DETAILS[2]],
+    "thinking_blocks": [{**BLOCKS[2], "thinking": "I look it up."}, *BLOCKS[3:]],
+}
+
+
+class Gateway(Server):
+    """A gateway before a model that wants the thinking of each answer with calls back, whole and as it was signed."""
+
+    def __call__(self, request: httpx2.Request) -> httpx2.Response:
+        for message in json.loads(request.content)["messages"]:
+            if message.get("tool_calls") and not any(message.get(name) == whole for name, whole in WHOLE.items()):
+                error = {"message": "Expected thinking or redacted_thinking, but found tool_use"}
+                return httpx2.Response(400, json={"error": error})
+        return super().__call__(request)
+
+
+@BACKENDS
+@pytest.mark.parametrize(("member", "pieces"), [("reasoning_details", DETAILS), ("thinking_blocks", BLOCKS)])
+def test_case_R03_signed_thinking_goes_back_through_a_gateway_as_it_came(play, member, pieces):
+    """The signed thinking before a call was lost on its way through the history, so the tool loop ended in a 400."""
+    entry = {"index": 0, "id": "c1", "function": {"name": "note", "arguments": '{"text":"hi"}'}}
+    thoughtful = stream(*({member: [piece]} for piece in pieces), {"tool_calls": [entry]}, finish="tool_calls")
+    server = Gateway(thoughtful, stream({"content": "ok"}))
+    results, _ = play(server, "go", "and on")
+    assert [result.text for result in results] == ["ok", "ok"] and ran == ["hi"]
+    assert len(server.asked) == 3
