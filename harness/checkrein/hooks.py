@@ -21,7 +21,6 @@ from typing import TYPE_CHECKING, Any
 
 from .chains import Chain, Impl
 from .errors import GateClosed, PluginFault
-from .events import PluginFaulted
 from .faults import Faults
 from .hookspecs import SPECS
 from .owner import absorb, ours, within
@@ -112,12 +111,6 @@ class Hooks:
         """Compile the hooks of these plugins."""
         self._plugins = plugins
         self.rebuild()
-
-    def tell(self, session: Session, event: AnyEvent) -> None:
-        """Tell the `session_event` observers of an event; a session asks for it after each commit."""
-        chain = self.session_event
-        if chain is not None:
-            self.observe(chain, session, (session, event), event.plugin if type(event) is PluginFaulted else None)
 
     def observer_fault(self, session: Session, plugin: str | None, exc: BaseException, event: AnyEvent | None) -> None:
         """What a session calls when an observer outside the plugins, or a deferred append, failed."""

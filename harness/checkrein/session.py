@@ -264,6 +264,8 @@ class Session:
                 held = exc
             finally:
                 self._notifying = False
+            if not self._deferred:
+                break
             try:
                 told, struck = self._next_deferred()
                 held = struck or held
@@ -275,9 +277,11 @@ class Session:
 
     def _tell(self, event: AnyEvent) -> BaseException | None:
         held: BaseException | None = None
-        if self.hooks is not None and self.hooks.session_event is not None:
+        hooks = self.hooks
+        if hooks is not None and (chain := hooks.session_event) is not None:
+            author = event.plugin if type(event) is PluginFaulted else None  # its own fault is not told to it (H2)
             try:
-                self.hooks.tell(self, event)
+                hooks.observe(chain, self, (self, event), author)
             except BaseException as exc:  # the chain contains its own faults: this is a held KeyboardInterrupt
                 held = exc
         for observer in self._observers:
