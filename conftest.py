@@ -3,7 +3,7 @@
 Options (docs/testing.md):
     --slow          run the tests marked slow too
     --faults=N      faults per scenario of the sweeps, or `full` (fixture `faults`)
-    --kills=N       kill points per crash test, or `full` (fixture `kills`)
+    --kills=N       processes that the crash tests kill, or `full` (fixture `kills`)
     --seeds=N       seeds per interleaving test (fixture `seeds`)
 """
 
@@ -41,7 +41,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group = parser.getgroup("checkrein's own tests")
     group.addoption("--slow", action="store_true", help="run the tests marked slow too")
     group.addoption("--faults", type=limit, default=60, metavar="N|full", help="faults per scenario (60)")
-    group.addoption("--kills", type=limit, default=12, metavar="N|full", help="kill points per crash test (12)")
+    group.addoption("--kills", type=limit, default=200, metavar="N|full", help="processes killed, about (200)")
     group.addoption("--seeds", type=limit, default=20, metavar="N", help="seeds per interleaving test (20)")
 
 
@@ -74,7 +74,7 @@ def faults(pytestconfig: pytest.Config) -> int | None:
 
 @pytest.fixture(scope="session")
 def kills(pytestconfig: pytest.Config) -> int | None:
-    """At how many points a crash test kills; None for all."""
+    """How many processes the crash tests kill; None for all."""
     return pytestconfig.getoption("--kills")
 
 

@@ -45,7 +45,7 @@ def test_slow_tests_run_only_on_demand(inner):
 
 def test_limits_come_from_the_command_line(inner):
     source = "def test_it(faults, kills, seeds): assert (faults, kills, list(seeds)) == {}"
-    inner(source.format((60, 12, list(range(20))))).assert_outcomes(passed=1)
+    inner(source.format((60, 200, list(range(20))))).assert_outcomes(passed=1)
     inner(source.format((7, None, [0, 1])), "--faults=7", "--kills=full", "--seeds=2").assert_outcomes(passed=1)
 
 
