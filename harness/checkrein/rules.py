@@ -282,12 +282,13 @@ def apply_request_end(state: State, event: ev.RequestEnd) -> None:
 
 def check_partial(state: State, event: ev.AssistantPartial) -> None:
     need_step(state, event)
-    if state.answered:
-        raise refuse("O6", event, "the step has its answer")
+    if state.request_open or not state.attempt or state.answered:
+        raise refuse("O6", event, "shown text stands behind a request that ended, in a step without an answer")
 
 
 def apply_partial(state: State, event: ev.AssistantPartial) -> None:
-    """Shown, but not part of the history."""
+    """Shown, but not part of the history; what was given up gets no answer any more."""
+    state.request_ok = False
 
 
 def check_answer(state: State, event: ev.AssistantAnswer) -> None:
