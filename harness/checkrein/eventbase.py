@@ -13,7 +13,10 @@ __all__ = ["Event", "Marked", "ErrorInfo", "ToolErrorInfo", "Cause", "Reason", "
 
 
 class Event(Struct, frozen=True, omit_defaults=True, tag_field="type", gc=False):
-    """Base of all events: `seq` is the order, `time` is Unix ms UTC and may go backwards."""
+    """Base of all events: `seq` is the order, `time` is Unix ms UTC and may go backwards.
+
+    What events hold was encoded as JSON, so it has no cycles: none of them needs the garbage collector.
+    """
 
     TYPE: ClassVar[str] = ""
 

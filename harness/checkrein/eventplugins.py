@@ -51,7 +51,7 @@ class CompactionStart(Marked, frozen=True, kw_only=True, tag="compaction/start",
     range: tuple[int, int]
 
 
-class CompactionSummary(Marked, frozen=True, kw_only=True, tag="compaction/summary"):
+class CompactionSummary(Marked, frozen=True, kw_only=True, tag="compaction/summary", gc=False):
     """The message that replaces the range."""
 
     id: str

@@ -189,7 +189,7 @@ class ContextInput(Marked, frozen=True, kw_only=True, tag="context/message", gc=
     id: str | None = None
 
 
-class PromptPart(Marked, frozen=True, kw_only=True, tag="prompt/part"):
+class PromptPart(Marked, frozen=True, kw_only=True, tag="prompt/part", gc=False):
     """A system section or tool schema, written once per distinct content."""
 
     id: str
@@ -197,7 +197,7 @@ class PromptPart(Marked, frozen=True, kw_only=True, tag="prompt/part"):
     content: Any
 
 
-class RequestHeader(Marked, frozen=True, kw_only=True, tag="request/header"):
+class RequestHeader(Marked, frozen=True, kw_only=True, tag="request/header", gc=False):
     """Everything of a request but its messages; written when it changed."""
 
     turn: int
@@ -210,7 +210,7 @@ class RequestHeader(Marked, frozen=True, kw_only=True, tag="request/header"):
     tools: list[str]
 
 
-class RequestStart(Marked, frozen=True, kw_only=True, tag="request/start"):
+class RequestStart(Marked, frozen=True, kw_only=True, tag="request/start", gc=False):
     """A model request is about to be sent; the request can be rebuilt to `digest` (L7)."""
 
     turn: int
@@ -256,7 +256,7 @@ class AssistantPartial(Marked, frozen=True, kw_only=True, tag="assistant/partial
     text: str
 
 
-class AssistantAnswer(Marked, frozen=True, kw_only=True, tag="assistant/message"):
+class AssistantAnswer(Marked, frozen=True, kw_only=True, tag="assistant/message", gc=False):
     """The model's answer; thinking bursts stand at their place by index."""
 
     turn: int
@@ -281,7 +281,7 @@ class ToolCalled(Marked, frozen=True, kw_only=True, tag="tool/call", gc=False):
     parent: str | None = None
 
 
-class ToolStarted(Marked, frozen=True, kw_only=True, tag="tool/start"):
+class ToolStarted(Marked, frozen=True, kw_only=True, tag="tool/start", gc=False):
     """A call begins to run; `effect` is read_only, idempotent or effectful."""
 
     turn: int
@@ -293,7 +293,7 @@ class ToolStarted(Marked, frozen=True, kw_only=True, tag="tool/start"):
     changed_by: list[str] | None = None
 
 
-class ToolEnded(Marked, frozen=True, kw_only=True, tag="tool/end"):
+class ToolEnded(Marked, frozen=True, kw_only=True, tag="tool/end", gc=False):
     """A call ended while an earlier sibling is still open; its `tool/result` follows in order (X1)."""
 
     turn: int
@@ -308,7 +308,7 @@ class ToolEnded(Marked, frozen=True, kw_only=True, tag="tool/end"):
     duration_ms: int | None = None
 
 
-class ToolResulted(Marked, frozen=True, kw_only=True, tag="tool/result"):
+class ToolResulted(Marked, frozen=True, kw_only=True, tag="tool/result", gc=False):
     """The one result of a call; `end` names the `tool/end` that holds its content, if there is one."""
 
     turn: int
