@@ -82,6 +82,7 @@ class Driven:
         self.disposing = False
         self.failure: Reason | None = None  # why the turn is being ended from outside, when it is not a cancel
         self.streaming: Any = None
+        self.unbroken = 0  # steps since the driver let others run, over turns
         self._settle()
         self.driven = False
         self.task: Any = None  # the driver's, on asyncio

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import anyio
 import msgspec
+from anyio.lowlevel import checkpoint
 from msgspec import Struct
 
 from checkrein.chunks import Assembler
@@ -43,6 +44,7 @@ __all__ = ["generate", "Generated"]
 
 CLOSE_STREAM_S = 5.0
 MAX_ATTEMPTS = 20
+UNBROKEN_CHUNKS = 256  # a power of two: after so many the other agents have their turn, if nothing suspended
 
 
 class Generated(Struct):
@@ -157,6 +159,8 @@ async def read(agent: LoopAgent, prepared: Prepared, assembler: Assembler, clock
                     buffer.chunk(len(events), turn, step, chunk)
             if observers is not None:
                 agent.hooks.observe(observers, agent.session, (agent, turn, step, chunk))
+            if not clock.chunks & (UNBROKEN_CHUNKS - 1):
+                await checkpoint()
         ended = True
     finally:
         agent.streaming = None

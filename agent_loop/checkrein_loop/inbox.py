@@ -6,7 +6,8 @@ pending, and that too is the same after a resume.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from itertools import takewhile
 from typing import TYPE_CHECKING, Any
 
 from checkrein.agents import PendingInput
@@ -122,7 +123,7 @@ class Inbox:
 
     def refuse(self, reason: str) -> None:
         """Discard what a turn would take: the store did not take it (R4)."""
-        for entry in self._candidates():
+        for entry in list(self._candidates()):
             self.discard(entry.id, reason)
 
     def _must_be_pending(self, input_id: str) -> None:
@@ -145,17 +146,17 @@ class Inbox:
             cancelled: the turn was cancelled before it began: it takes only what was pending then (C4).
         """
         left_before = self._last_end()
-        found = self.parked() if cancelled else self._candidates()
-        entries = [e for e in found if e.kind == "queued" or e.seq < left_before] or found
-        if not entries:
+        source = self._parked if cancelled else self._candidates
+        entries: Iterator[Pending] = (e for e in source() if e.kind == "queued" or e.seq < left_before)
+        first = next(entries, None)
+        if first is None:
+            entries = source()
+            first = next(entries, None)
+        if first is None:
             return []
-        if entries[0].own_turn or self.agent.spec.queue_mode == "one":
-            return entries[:1]
-        taken: list[Pending] = []
-        for entry in entries:
-            if entry.own_turn:
-                break
-            taken.append(entry)
+        taken = [first]
+        if not first.own_turn and self.agent.spec.queue_mode != "one":
+            taken += takewhile(lambda entry: not entry.own_turn, entries)
         return taken
 
     def waiting(self) -> list[Pending]:
@@ -170,8 +171,12 @@ class Inbox:
         pending = self.agent.session.state.pending
         return bool(pending) and any(entry.kind == "steering" for entry in pending.values())
 
-    def _candidates(self) -> list[Pending]:
-        return [entry for entry in self.agent.session.state.pending.values() if entry.kind in KINDS]
+    def _candidates(self) -> Iterator[Pending]:
+        """What a turn can begin with; read on only as far as needed, since thousands may be pending."""
+        return (entry for entry in self.agent.session.state.pending.values() if entry.kind in KINDS)
+
+    def _parked(self) -> Iterator[Pending]:
+        return (entry for entry in self._candidates() if entry.seq < self.parked_before)
 
     def _last_end(self) -> int:
         ends = self.agent.session.state.ends
@@ -193,9 +198,9 @@ class Inbox:
         """Park what is pending now: a cancel came (C4)."""
         self.parked_before = self.agent.session.state.next_seq
 
-    def parked(self) -> list[Pending]:
-        """What was pending when a cancel came."""
-        return [entry for entry in self._candidates() if entry.seq < self.parked_before]
+    def parked(self) -> bool:
+        """Whether anything is left of what was pending when a cancel came."""
+        return any(True for _ in self._parked())
 
     def unpark(self) -> None:
         """Take parked input with the next turn."""

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from anyio.lowlevel import checkpoint
+
 from checkrein.closing import closed
 from checkrein.decisions import Continue, Stop
 from checkrein.errors import GateClosed
@@ -38,6 +40,9 @@ if TYPE_CHECKING:
     from checkrein.hooks import Chain
 
     from .agent import LoopAgent
+
+
+UNBROKEN_STEPS = 16
 
 
 async def drive(agent: LoopAgent) -> None:
@@ -109,6 +114,10 @@ async def run_steps(agent: LoopAgent, turn: int, options: dict[str, Any]) -> Rea
     agent.checkpoint()
     while True:
         step += 1
+        agent.unbroken += 1
+        if agent.unbroken >= UNBROKEN_STEPS:
+            agent.unbroken = 0
+            await checkpoint()  # nothing in a step has to suspend: the other agents have their turn here
         calls = await run_step(agent, turn, step, options)
         agent.checkpoint()
         waits = agent.inbox.steering_waits()

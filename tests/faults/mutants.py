@@ -224,6 +224,6 @@ def input_is_taken_last_first(patch: Any) -> None:
 @mutant
 def turns_of_run_are_shared(patch: Any) -> None:
     def take(self: Any, **options: Any) -> Any:
-        return self._candidates()
+        return list(self._candidates())
 
     patch.setattr(checkrein_loop.inbox.Inbox, "take", take)
