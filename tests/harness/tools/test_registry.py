@@ -76,3 +76,23 @@ def test_unmatched_patterns_can_be_told() -> None:
 
 def test_M1_order_does_not_depend_on_registration() -> None:
     assert [t.name for t in registry("b", "a").for_agent()] == [t.name for t in registry("a", "b").for_agent()]
+
+
+@pytest.mark.parametrize("order", [("one", "two"), ("two", "one")])
+def test_case_M12_a_name_is_never_changed_so_the_second_of_a_name_is_refused(order: tuple[str, str]) -> None:
+    """A suffix told clashing tools apart, by the order servers connected in: rights went to another tool."""
+    tools = ToolRegistry()
+    first, second = order
+    tools.add(named("a_b"), first)
+    with pytest.raises(PluginError, match=rf"'a_b' of plugin '{second}'.*'{first}'"):
+        tools.add(named("a_b"), second)
+    assert (tools.names(), tools.owner("a_b")) == (["a_b"], first)
+
+
+@pytest.mark.parametrize("name", ["a.b", "a b", "a/b", "ä", "x" * 65])
+def test_case_M12_what_would_have_to_be_changed_is_no_name(name: str) -> None:
+    """Names were made to fit, and then they clashed; at 64 characters the search for a free one never ended."""
+    with pytest.raises(ConfigError, match=r"name"):
+        named(name)
+    long = registry("x" * 63 + "1", "x" * 63 + "2")
+    assert len(long) == 2
