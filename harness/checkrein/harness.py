@@ -255,12 +255,12 @@ class Harness:
         return await self._admit(spec, session)
 
     async def _admit(self, spec: AgentSpec, session: Session) -> AgentLike:
+        self.tools.warn_unmatched(spec.id, spec.tools or ())
         agent = self._loop(self, spec, session)
         self.agents.add(agent)
         for feed in self.feeds:
             feed.add(agent)
-        chain = self.hooks.agent_created
-        if chain is not None:
+        if (chain := self.hooks.agent_created) is not None:
             await self.hooks.observe_async(chain, session, (agent,))
         return agent
 

@@ -16,6 +16,7 @@ from fnmatch import fnmatchcase
 from typing import Any, ParamSpec, TypeVar, overload
 
 from .errors import ConfigError, PluginError
+from .nearest import did_you_mean
 from .schema import read_signature
 from .toolbase import FunctionTool, Reconcile, SchemaTool, Tool, ToolContext
 
@@ -183,8 +184,24 @@ class ToolRegistry:
         return chosen
 
     def unmatched(self, patterns: Sequence[str]) -> list[str]:
-        """Return the patterns that no registered tool matches: most likely misspelt, so say so at start."""
-        return [p for p in patterns if not any(fnmatchcase(name, p.removeprefix("!")) for name in self._by_name)]
+        """Say of each pattern that no registered tool matches, most likely misspelt, what is near it.
+
+        Args:
+            patterns: as for `for_agent`.
+        """
+        return [
+            f"no tool matches {p!r}{did_you_mean(p.removeprefix('!'), self.names())}"
+            for p in patterns
+            if not any(fnmatchcase(name, p.removeprefix("!")) for name in self._by_name)
+        ]
+
+    def warn_unmatched(self, agent: str, patterns: Sequence[str]) -> None:
+        """Log what `unmatched` says of an agent's patterns; a tool may still come, so it is no error."""
+        if complaints := self.unmatched(patterns):
+            import logging
+
+            for complaint in complaints:
+                logging.getLogger("checkrein.tools").warning("agent %r: %s", agent, complaint)
 
     def __len__(self) -> int:
         return len(self._by_name)

@@ -9,7 +9,8 @@ from typing import Any
 
 import click
 
-from .options import config_options, load, manager_of
+from . import printable
+from .options import config_options, load
 
 __all__ = ["config"]
 
@@ -28,14 +29,23 @@ def config() -> None:
 @click.option("--no-plugin", multiple=True, metavar="NAME", help="Do not load this plugin.")
 def check(path: str | None, no_plugin: tuple[str, ...]) -> None:
     """Check PATH, or what would be in force here, the plugins' tables too."""
-    loaded = load(path, no_plugin)
-    reports = manager_of(loaded).load(loaded.config.agent_specs())
+    from checkrein.harness import Harness
+
+    harness = Harness(path, overrides={"plugins": {"block": list(no_plugin)}} if no_plugin else None)
+    reports = harness.load()
     for report in reports:
         if report.state == "skipped":
-            click.echo(f"warning: plugin {report.name!r} is skipped: {report.problem}", err=True)
-    read = ", ".join(str(file) for file in loaded.files) or "no config file, the defaults"
-    agents = ", ".join(spec.id for spec in loaded.config.agent_specs())
+            _warn(f"plugin {report.name!r} is skipped: {report.problem}")
+    for index, spec in enumerate(harness.specs):
+        for complaint in harness.tools.unmatched(spec.tools or ()):
+            _warn(f"agents[{index}].tools: {complaint}")
+    read = ", ".join(str(file) for file in harness.config_files) or "no config file, the defaults"
+    agents = ", ".join(spec.id for spec in harness.specs)
     click.echo(f"ok: {read}; agents {agents}; {sum(each.state == 'loaded' for each in reports)} plugins")
+
+
+def _warn(text: str) -> None:
+    click.echo(f"warning: {printable(text)}", err=True)
 
 
 @config.command()

@@ -70,8 +70,13 @@ def test_for_agent(patterns: list[str] | None, expected: list[str]) -> None:
     assert tools.for_agent(patterns) is tools.for_agent(patterns), "computed once"
 
 
-def test_unmatched_patterns_can_be_told() -> None:
-    assert registry("fs_read").unmatched(["fs_*", "fs_raed", "!web_*"]) == ["fs_raed", "!web_*"]
+def test_a_pattern_that_no_tool_matches_is_told_with_what_is_near() -> None:
+    tools = registry("fs_read", "web_get")
+    assert tools.unmatched(["fs_*", "fs_raed", "!web_gte", "zzz"]) == [
+        "no tool matches 'fs_raed'; did you mean 'fs_read'?",
+        "no tool matches '!web_gte'; did you mean 'web_get'?",
+        "no tool matches 'zzz'",
+    ]
 
 
 def test_M1_order_does_not_depend_on_registration() -> None:
