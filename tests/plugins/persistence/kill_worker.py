@@ -2,7 +2,7 @@
 
     python kill_worker.py FOLDER appends N        at N of the appends of a life, spread evenly
     python kill_worker.py FOLDER operations N     at N of its file operations: before, within or behind one
-    python kill_worker.py FOLDER moments N        from outside, at any moment; some of them again in their next life
+    python kill_worker.py FOLDER moments N SEED   from outside, at any moment; some of them again in their next life
     python kill_worker.py FOLDER lying WORD       with a disk that takes nothing more once WORD was written
     python kill_worker.py FOLDER once             one life in this fresh process, which says when it begins
 
@@ -250,9 +250,9 @@ def at_operations(folder: Path, count: int) -> int:
     return sum(fork(folder / f"at-{at:03}", DyingOps(at)) for at in points)
 
 
-def at_moments(folder: Path, count: int) -> int:
+def at_moments(folder: Path, count: int, seed: int) -> int:
     """Kill from outside until `count` lives were killed; every third is killed once more after it was resumed."""
-    chance = random.Random(count)
+    chance = random.Random(seed)
     begin = time.perf_counter()
     fork(folder / "whole")
     lasts_s = time.perf_counter() - begin
@@ -282,7 +282,7 @@ def main(folder: Path, way: str, *rest: str) -> None:
     elif way == "operations":
         print(at_operations(folder, int(rest[0])))
     elif way == "moments":
-        print(at_moments(folder, int(rest[0])))
+        print(at_moments(folder, int(rest[0]), int(rest[1])))
     else:
         print(int(lying(folder, rest[0])))
 
