@@ -6,16 +6,16 @@ if harness.services.has(Judge):
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
+
+from msgspec import Struct
 
 from .store import StoredLog
 
 __all__ = ["Judge", "Verdict"]
 
 
-@dataclass(frozen=True, slots=True)
-class Verdict:
+class Verdict(Struct, frozen=True):
     """What was found in a stored log.
 
     Attributes:

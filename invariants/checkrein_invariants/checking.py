@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
 import msgspec
+from msgspec import Struct, field
 
 from checkrein.eventtypes import EventType
 from checkrein.recovery import Recovered, recover, split_tail
@@ -23,8 +23,7 @@ _SHOWN = 4
 _LINE_CHARS = 400
 
 
-@dataclass(frozen=True, slots=True)
-class Found:
+class Found(Struct, frozen=True):
     """A violation with its place in the file.
 
     Attributes:
@@ -44,8 +43,7 @@ class Found:
     shown: list[tuple[int, str]] = field(default_factory=list)
 
 
-@dataclass(frozen=True, slots=True)
-class Checked:
+class Checked(Struct, frozen=True):
     """What was found in one file.
 
     Attributes:

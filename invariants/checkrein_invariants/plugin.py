@@ -12,8 +12,9 @@ from __future__ import annotations
 import sys
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, TypeAlias
+
+from msgspec import Struct
 
 from checkrein.chunks import Chunk
 from checkrein.events import AnyEvent, PluginFaulted
@@ -47,8 +48,7 @@ class Plugin:
     name = "invariants"
     provides = (Judge,)
 
-    @dataclass(frozen=True)
-    class Config:
+    class Config(Struct, frozen=True):
         """How it reports.
 
         Attributes:

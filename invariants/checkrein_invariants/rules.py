@@ -6,15 +6,15 @@ The checks are in the folds; docs/oracle.md prints this table (a test keeps the 
 from __future__ import annotations
 
 from collections.abc import Hashable
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 __all__ = ["Rule", "RULES", "Violation", "Report", "MAX_VIOLATIONS"]
 
 MAX_VIOLATIONS = 1_000
 
 
-@dataclass(frozen=True, slots=True)
-class Rule:
+class Rule(Struct, frozen=True):
     """One rule.
 
     Attributes:
@@ -65,8 +65,7 @@ RULES: dict[str, Rule] = _table(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Violation:
+class Violation(Struct, frozen=True):
     """A rule that does not hold.
 
     Attributes:

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
 
 import anyio
+from msgspec import Struct, field
 
 from checkrein.calls import Call
 from checkrein.decisions import Deny, Stop
@@ -33,8 +33,7 @@ __all__ = ["NAME", "Plugin"]
 NAME = "budget"
 
 
-@dataclass(slots=True)
-class _Turn:
+class _Turn(Struct):
     """What the log does not say of the open turn: when it began, what was let through, who watches the clock."""
 
     number: int
@@ -49,8 +48,7 @@ class Plugin:
 
     required = True  # a limit that is not there must not go unnoticed (H5)
 
-    @dataclass(frozen=True)
-    class Config:
+    class Config(Struct, frozen=True):
         """`[plugins.budget]`; 0 is no limit, all limits are for one turn.
 
         Attributes:

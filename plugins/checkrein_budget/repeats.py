@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any
 
 import msgspec
+from msgspec import Struct, field
 
 from checkrein.events import AssistantAnswer, StepEnd, ToolEnded, ToolResulted, TurnStart
 from checkrein.messages import CallBlock, content_text
@@ -29,8 +29,7 @@ MOST_STEPS = 1_000
 _encode = msgspec.json.Encoder(order="sorted").encode
 
 
-@dataclass(frozen=True, slots=True)
-class Circle:
+class Circle(Struct, frozen=True):
     """A block of steps that came again and again.
 
     Attributes:
@@ -57,8 +56,7 @@ def find_circle(steps: Sequence[bytes | None], max_period: int, times: int) -> C
     return None
 
 
-@dataclass(slots=True)
-class Steps:
+class Steps(Struct):
     """The steps of the open turn, as digests.
 
     Args:

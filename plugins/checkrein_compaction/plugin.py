@@ -10,10 +10,10 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import msgspec
+from msgspec import Struct, field
 
 from checkrein.events import RequestEnd, RequestStart
 from checkrein.hookspecs import hookimpl
@@ -37,8 +37,7 @@ DAMPING_TOKENS = 2_000
 FACTOR = (0.5, 4.0)
 
 
-@dataclass(frozen=True, slots=True)
-class Measured:
+class Measured(Struct, frozen=True):
     """What the log says of the session's last request: how it was cut and what it came to."""
 
     edit: Edit | None = None
@@ -47,8 +46,7 @@ class Measured:
     overflow: bool = False
 
 
-@dataclass(slots=True)
-class _Sums:
+class _Sums(Struct):
     """Prefix sums of one session's history, kept while it only grows, so that a step costs what it adds."""
 
     session: Session
@@ -76,8 +74,7 @@ class _Sums:
 class Plugin:
     """Keeps each agent's requests within its model's context window."""
 
-    @dataclass(frozen=True)
-    class Config:
+    class Config(Struct, frozen=True):
         """`[plugins.compaction]`.
 
         Attributes:

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from checkrein.messages import AssistantMessage, Message, TextBlock, ToolMessage, UserMessage, content_text
 
@@ -33,8 +34,7 @@ _TEMPLATE = (
 _QUOTE_HEAD = "\nThe user's words in them:"
 
 
-@dataclass(frozen=True, slots=True)
-class Cut:
+class Cut(Struct, frozen=True):
     """Messages `first` to `last` (indices, both included) are left out, `marker` stands in their place.
 
     Attributes:
@@ -49,8 +49,7 @@ class Cut:
     tokens_after: int
 
 
-@dataclass(frozen=True, slots=True)
-class TrimOutcome:
+class TrimOutcome(Struct, frozen=True):
     """What trimming came to.
 
     Attributes:
@@ -71,8 +70,7 @@ class TrimOutcome:
     culprit: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class TrimResult:
+class TrimResult(Struct, frozen=True):
     """The messages to send and what was done to them."""
 
     messages: Sequence[Message]

@@ -9,10 +9,9 @@ understands nothing, and says so in each answer. `model = "auto"` never takes it
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated
 
-from msgspec import Meta
+from msgspec import Meta, Struct
 
 from checkrein.hookspecs import hookimpl
 
@@ -28,8 +27,7 @@ __all__ = ["DemoProvider", "Plugin"]
 class Plugin:
     """Registers the provider `demo`."""
 
-    @dataclass(frozen=True)
-    class Config:
+    class Config(Struct, frozen=True):
         """The table `[plugins.demo]`.
 
         Attributes:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 __all__ = ["File", "Listing", "parse_listing"]
 
@@ -11,16 +12,14 @@ _HEAD = re.compile(r".*: (\d+) files?, (\d+) folders?, (\d+) bytes in files")
 _LINE = re.compile(r"\s*(\d+|folder|link|special)  (.+)")
 
 
-@dataclass(frozen=True, slots=True)
-class File:
+class File(Struct, frozen=True):
     """A file with its path as it was listed, and its size in bytes."""
 
     path: str
     size: int
 
 
-@dataclass(slots=True)
-class Listing:
+class Listing(Struct):
     """A listing: the counts of its first line are of everything, the names may be only the first of them."""
 
     file_count: int

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from typing import Any, TypeAlias
+
+from msgspec import Struct
 
 from checkrein.messages import AssistantMessage, Request, ToolMessage, UserMessage, content_text
 from checkrein.nearest import did_you_mean
@@ -32,8 +33,7 @@ LARGEST = 5
 ToolCall: TypeAlias = tuple[str, dict[str, Any]]
 
 
-@dataclass(frozen=True, slots=True)
-class Move:
+class Move(Struct, frozen=True):
     """What the model does next: think, say something, call tools; without calls it is the final answer."""
 
     text: str = ""
@@ -41,8 +41,7 @@ class Move:
     calls: tuple[ToolCall, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Result:
+class Result(Struct, frozen=True):
     """What a tool answered to a call of this turn."""
 
     name: str
@@ -51,8 +50,7 @@ class Result:
     is_error: bool
 
 
-@dataclass(frozen=True, slots=True)
-class Turn:
+class Turn(Struct, frozen=True):
     """What was asked last, what the tools answered since, and which tools there are (with their parameters)."""
 
     question: str

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Literal
 
-from msgspec import Meta
+from msgspec import Meta, Struct
 
 from checkrein.calls import Outcome
 from checkrein.hookspecs import hookimpl
@@ -27,8 +26,7 @@ TIMEOUT_S = 60.0  # the tools stop by themselves before that, and give what they
 class Plugin:
     """Brings list_files, read_file, search_text and read_output."""
 
-    @dataclass(frozen=True)
-    class Config:
+    class Config(Struct, frozen=True):
         """The table `[plugins.files]`.
 
         Attributes:

@@ -14,9 +14,10 @@ import sys
 import unicodedata
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path, PureWindowsPath
 from typing import BinaryIO, Literal
+
+from msgspec import Struct
 
 from checkrein.errors import ToolError
 
@@ -33,8 +34,7 @@ _LEAF = _READ | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0) | ge
 _FOLDER = _READ | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_DIRECTORY", 0)
 
 
-@dataclass(frozen=True, slots=True)
-class Entry:
+class Entry(Struct, frozen=True):
     """What a folder holds under one name; `size` is in bytes, 0 for what is no file."""
 
     parts: Parts

@@ -7,8 +7,9 @@ is the model's order.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 from typing import Any
+
+from msgspec import Struct, field
 
 from checkrein.chunks import CallChunk
 from checkrein.text import clean
@@ -21,8 +22,7 @@ MAX_CALLS = 1_024
 _KNOWN = frozenset(("index", "id", "type", "function", "name", "arguments"))
 
 
-@dataclass(slots=True)
-class Slot:
+class Slot(Struct):
     """One call while it streams.
 
     Attributes:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass, field
 from ipaddress import ip_address
 from typing import Any
 from urllib.parse import urlsplit
+
+from msgspec import Struct, field
 
 from checkrein.errors import ConfigError
 
@@ -17,8 +18,7 @@ __all__ = ["Endpoint", "OpenAIConfig", "Resolved", "resolve", "OFFICIAL_URL"]
 OFFICIAL_URL = "https://api.openai.com/v1"
 
 
-@dataclass(frozen=True, kw_only=True)
-class Endpoint:
+class Endpoint(Struct, frozen=True, kw_only=True):
     """One OpenAI-compatible endpoint.
 
     Attributes:
@@ -50,8 +50,7 @@ class Endpoint:
     window_tokens: int | None = None
 
 
-@dataclass(frozen=True, kw_only=True)
-class OpenAIConfig(Endpoint):
+class OpenAIConfig(Endpoint, frozen=True, kw_only=True):
     """`[plugins.openai]`: the endpoint of the provider `openai`, and further ones under their own names.
 
     `OPENAI_BASE_URL` and `OPENAI_MODEL` stand in for what the table leaves open.
@@ -65,8 +64,7 @@ class OpenAIConfig(Endpoint):
     endpoints: dict[str, Endpoint] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Resolved:
+class Resolved(Struct, frozen=True, kw_only=True):
     """An endpoint with its environment.
 
     Attributes:

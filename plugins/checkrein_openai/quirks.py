@@ -6,14 +6,15 @@ A row is data; request.py and decode.py read the resolved quirks and know no hos
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypedDict, get_type_hints
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 __all__ = ["Quirks", "QuirkChanges", "DEFAULTS", "TABLE", "quirks_for", "window_tokens"]
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Quirks:
+class Quirks(Struct, frozen=True, kw_only=True):
     """What a server wants or leaves out.
 
     Attributes:

@@ -12,8 +12,9 @@ import os
 import re
 import shlex
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from fnmatch import fnmatchcase
+
+from msgspec import Struct
 
 __all__ = ["Command", "parse", "allows", "catches", "exact_pattern", "risky_prefix"]
 
@@ -62,8 +63,7 @@ _ESCAPES: dict[str, tuple[str, ...]] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Command:
+class Command(Struct, frozen=True):
     """A parsed command text.
 
     Attributes:

@@ -9,11 +9,11 @@ from __future__ import annotations
 import hashlib
 import logging
 from collections.abc import Iterable
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 from weakref import WeakKeyDictionary
 
 import msgspec
+from msgspec import Struct, field
 
 from checkrein.calls import Call
 from checkrein.decisions import Allow, Ask, Deny, GuardVote, Stop
@@ -41,8 +41,7 @@ _log = logging.getLogger("checkrein.permissions")
 Word = Literal["allow", "ask", "deny"]
 
 
-@dataclass(frozen=True, slots=True)
-class Tables:
+class Tables(Struct, frozen=True):
     """The parsed tables of one config."""
 
     deny: tuple[Rule, ...]
@@ -50,8 +49,7 @@ class Tables:
     allow: tuple[Rule, ...]
 
 
-@dataclass(slots=True)
-class Memory:
+class Memory(Struct):
     """A fold of one session's log: what people have answered."""
 
     position: int = 0
@@ -93,8 +91,7 @@ class Plugin:
 
     required = True
 
-    @dataclass(frozen=True)
-    class Config:
+    class Config(Struct, frozen=True):
         """`[plugins.permissions]`.
 
         Attributes:

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import re
 import shlex
-from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
+
+from msgspec import Struct
 
 from checkrein.nearest import did_you_mean
 
@@ -29,8 +30,7 @@ _NAME = re.compile(r"[A-Za-z0-9_*?-]+")
 _NAMED = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)=(.*)", re.DOTALL)
 
 
-@dataclass(frozen=True, slots=True)
-class Rule:
+class Rule(Struct, frozen=True):
     """A parsed rule.
 
     Attributes:

@@ -8,9 +8,10 @@ sync = "normal"          # or "always": every gate waits for the disk, not only 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from checkrein.errors import ConfigError
 from checkrein.flushing import ALL_GATES, SYNCED_GATES, Flusher
@@ -34,8 +35,7 @@ class Plugin(Flusher):
         ConfigError: `sync` is neither `normal` nor `always`, or `dir` is empty.
     """
 
-    @dataclass(frozen=True)
-    class Config:
+    class Config(Struct, frozen=True):
         """The table `[plugins.persistence]`.
 
         Attributes:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, fields
+
+from msgspec import Struct
 
 from checkrein.errors import PluginError, ProviderError
 
@@ -12,8 +13,7 @@ __all__ = ["RetryConfig", "delay_s"]
 MOST_DOUBLINGS = 64
 
 
-@dataclass(frozen=True, kw_only=True)
-class RetryConfig:
+class RetryConfig(Struct, frozen=True, kw_only=True):
     """`[plugins.retry]`.
 
     Attributes:
@@ -33,12 +33,10 @@ class RetryConfig:
     after_text: bool = True
 
     def __post_init__(self) -> None:
-        for field in fields(self):
-            value = getattr(self, field.name)
+        for name in self.__struct_fields__:
+            value = getattr(self, name)
             if not (math.isfinite(value) and value >= 0):
-                raise PluginError(
-                    f"expected 0 or more, got {value}", plugin="retry", path=f"plugins.retry.{field.name}"
-                )
+                raise PluginError(f"expected 0 or more, got {value}", plugin="retry", path=f"plugins.retry.{name}")
         if self.jitter > 1:
             raise PluginError(
                 f"expected a fraction of 0 to 1, got {self.jitter}", plugin="retry", path="plugins.retry.jitter"

@@ -16,8 +16,9 @@ The data of a turn is described in checkrein/testing/script_data.py and docs/tes
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct
 
 from checkrein.errors import ConfigError
 from checkrein.hookspecs import hookimpl
@@ -38,8 +39,7 @@ class Plugin:
         ConfigError: the script cannot be read, or is none.
     """
 
-    @dataclass(frozen=True)
-    class Config:
+    class Config(Struct, frozen=True):
         """The table `[plugins.scripted]`.
 
         Attributes:

@@ -12,12 +12,12 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import IO, Any
 
 import click
+from msgspec import Struct
 
 from checkrein.errors import CheckreinError
 
@@ -31,8 +31,7 @@ class CrashtestError(CheckreinError):
     """The agent cannot be tested: it fails without being killed."""
 
 
-@dataclass(frozen=True, slots=True)
-class Row:
+class Row(Struct, frozen=True):
     """One killed life and the one after it.
 
     Attributes:
@@ -237,4 +236,4 @@ def _line(cells: Sequence[str]) -> str:
 
 
 def _plain(row: Row) -> dict[str, Any]:
-    return {name: getattr(row, name) for name in Row.__slots__} | {"ok": row.ok}
+    return {name: getattr(row, name) for name in Row.__struct_fields__} | {"ok": row.ok}

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
+from msgspec import Struct
 
 from checkrein.errors import CredentialsError, SessionNotFound, StoreError
 from checkrein.store import StoredLog
@@ -35,8 +35,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 DEMO = "demo"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Wanted:
+class Wanted(Struct, frozen=True, kw_only=True):
     """The options: which agent, with what, in which session."""
 
     config_path: str | None = None
@@ -47,8 +46,7 @@ class Wanted:
     resume: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Opened:
+class Opened(Struct, frozen=True):
     """A harness with the agent that was asked for.
 
     Attributes:

@@ -13,13 +13,13 @@ import math
 import re
 from collections import abc
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 from types import NoneType, UnionType
 from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints, is_typeddict
 
 import msgspec
+from msgspec import Struct
 
 from checkrein.errors import ConfigError, PluginError
 from checkrein.nearest import did_you_mean
@@ -34,8 +34,7 @@ LISTS = (list, tuple, set, frozenset, abc.Sequence, abc.MutableSequence, abc.Col
 DICTS = (dict, abc.Mapping, abc.MutableMapping)
 
 
-@dataclass(frozen=True, slots=True)
-class Problem:
+class Problem(Struct, frozen=True):
     """One thing that is wrong in a document.
 
     Attributes:

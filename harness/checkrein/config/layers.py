@@ -11,11 +11,11 @@ import os
 import sys
 import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import msgspec
+from msgspec import Struct, field
 
 from checkrein.errors import ConfigError
 
@@ -33,8 +33,7 @@ COMMAND_LINE = "the command line"
 Steps = tuple[Any, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class LoadedConfig:
+class LoadedConfig(Struct, frozen=True):
     """A configuration and where it came from.
 
     Attributes:
@@ -61,8 +60,7 @@ class LoadedConfig:
         return bool(self.files)
 
 
-@dataclass(slots=True)
-class _Merged:
+class _Merged(Struct):
     """The layers so far: values, who set them, and the raw text of what was interpolated."""
 
     document: dict[str, Any] = field(default_factory=dict)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from dataclasses import fields
 from pathlib import Path
 
 import pytest
@@ -23,9 +22,9 @@ WORDS = set(re.findall(r"`([^`\s]+)`", PAGE.read_text()))
 @pytest.mark.parametrize(
     "names",
     [
-        [field.name for field in fields(OpenAIConfig)],
-        [field.name for field in fields(RetryConfig)],
-        [*(field.name for field in fields(Quirks)), *DEFAULTS.echo],
+        OpenAIConfig.__struct_fields__,
+        RetryConfig.__struct_fields__,
+        [*Quirks.__struct_fields__, *DEFAULTS.echo],
         [*FINISH, *FINISH.values()],
         [host for host, _, _ in TABLE if host] + [model for _, model, _ in TABLE if model],
         [*_SAME, *_OWN],
