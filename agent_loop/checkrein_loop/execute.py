@@ -41,6 +41,8 @@ def execute(agent: LoopAgent, call: Call, task: Any) -> Awaitable[Outcome]:
     run = _Run(agent, call, task)
     chain = agent.hooks.tools_execute
     if chain is None:
+        if agent.hooks.tools_guard is None and call.tool is not None:
+            return run.run(call.tool, call, ())  # there is nobody to ask
         return run.guarded(call, ())
     return around(agent.hooks, chain, agent.session, agent, call, lambda: run.attempts > 0, run.guarded)
 
@@ -176,31 +178,37 @@ class _Run(Struct):
         )
         try:
             if tool.timeout_s is None:
-                return to_outcome(await self.invoke(tool, context, call.arguments))
-            with anyio.CancelScope(deadline=anyio.current_time() + tool.timeout_s):
-                return to_outcome(await self.invoke(tool, context, call.arguments))
-            return timed_out(tool)
+                value = await self.invoke(tool, context, call.arguments)
+            else:
+                with anyio.CancelScope(deadline=anyio.current_time() + tool.timeout_s) as scope:
+                    value = await self.invoke(tool, context, call.arguments)
+                if scope.cancelled_caught:
+                    return timed_out(tool)
+            if self.task is not None and self.task.cancelling() and (left := await stray()) is not None:
+                self.agent.hooks.faults.write(tool.name, "tool", left, self.agent.session, "contained")
+            return to_outcome(value)
         except BaseException as exc:
+            error = unwrapped(exc) if isinstance(exc, BaseExceptionGroup) else exc
+            if error is not exc and isinstance(error, KeyboardInterrupt):
+                raise error from None
             if ours(exc) or isinstance(exc, KeyboardInterrupt):
                 raise
             absorb()
-            return self.raised(exc, tool)
+            return self.raised(error, tool)
         finally:
             context.give_up()
             if self.children is not None:
                 self.children.close()
                 self.children = None
 
-    async def invoke(self, tool: Tool, context: ToolContext, arguments: dict[str, Any]) -> Any:
+    def invoke(self, tool: Tool, context: ToolContext, arguments: dict[str, Any]) -> Awaitable[Any]:
         """Call the tool: async in place, sync in a daemon thread (X3)."""
         if tool.is_async:
-            try:
-                value = await _Watched(tool.invoke(context, arguments), self.blocked)
-            except BaseExceptionGroup as group:
-                raise unwrapped(group) from None
-            if self.task is not None and self.task.cancelling() and (left := await stray()) is not None:
-                self.agent.hooks.faults.write(tool.name, "tool", left, self.agent.session, "contained")
-            return value
+            return _Watched(tool.invoke(context, arguments), self.blocked)
+        return self.threaded(tool, context, arguments)
+
+    async def threaded(self, tool: Tool, context: ToolContext, arguments: dict[str, Any]) -> Any:
+        """Call a sync tool in a daemon thread (X3); what it returns may have to be awaited."""
         function = partial(tool.invoke, context, arguments)
         value = await self.agent.harness.threads.run(function, on_late=self.late)
         return await value if isawaitable(value) else value
