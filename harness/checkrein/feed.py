@@ -6,7 +6,6 @@ the loop wait. The stream of a single turn is live.py; frames for a browser are 
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Mapping
 from typing import TYPE_CHECKING
@@ -15,6 +14,7 @@ import anyio
 from msgspec import Struct
 
 from .live import BUFFER_DELTAS, Buffer, Delta, Live, live_item
+from .log import place_of
 
 if TYPE_CHECKING:
     from .agents import AgentLike
@@ -115,7 +115,7 @@ class Feed:
         """Follow an agent from an index of its log on, or from behind what the consumer has."""
         session = agent.session
         if (seq := self._after.get(session.id)) is not None:
-            first = bisect_right(session.events, seq, key=lambda event: event.seq)
+            first = place_of(session.events, seq + 1)
         source = self._sources[session.id] = _Source(self, agent, first, self._limit)
         source.wake()
 

@@ -46,6 +46,8 @@ class Flusher:
         lines, taken = session.lines, writer.taken
         if taken != len(lines):
             writer.append(lines[taken:])
+        if gate == "turn_end":
+            session.let_go()
         return self._sync(writer) if gate in self._synced else None
 
     async def _sync(self, writer: Writer) -> None:

@@ -170,7 +170,7 @@ class Buffer:
             joined.append((events, delta))
         self._flush(joined, parts)
         self.items = joined
-        # Many short blocks cannot be joined: the bound grows with the log, which is in memory anyway.
+        # Many short blocks cannot be joined: the bound grows with the turn.
         self.limit = max(self.limit, 2 * len(joined))
 
     @staticmethod
@@ -266,8 +266,9 @@ class TurnStream:
         return self
 
     async def __anext__(self) -> Live:
-        buffer, events = self._buffer, self._agent.session.events
+        buffer = self._buffer
         while True:
+            events = self._agent.session.events  # another object once the session has grown long
             if buffer.items:
                 mark, delta = buffer.items[0]
                 if self._next >= mark:

@@ -6,21 +6,27 @@ Pure: the same bytes give the same answer, and no bytes give an exception. Closi
 
 from __future__ import annotations
 
-import gc
 import re
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from operator import attrgetter
+from typing import TYPE_CHECKING
 from zlib import crc32
 
 from .codec import SUFFIX_BYTES, DamagedLine, decode, decode_all
 from .errors import StoreError
 from .events import FORMAT, AnyEvent, FreeEvent, InboxAccepted, LogGap, SessionCreated
+from .log import Page, Pages, decoded, without_gc
 from .messages import content_text
+from .rules import fold_all
+from .session import projections
 from .store import SessionInfo, Store, StoredLog, Writer
 from .text import preview
+
+if TYPE_CHECKING:
+    from .eventtypes import EventType
+    from .state import State
 
 __all__ = ["Gap", "Recovered", "recover", "reopen", "parse_log", "salvage", "split_tail", "summary", "MAX_SEQ"]
 
@@ -30,7 +36,6 @@ MAX_SEQ = 2**53
 TITLE_CHARS = 80
 
 _CHUNK = 1_024
-_MANY = 2_000
 _seq = attrgetter("seq")
 _SEAL = re.compile(rb',"crc":"([0-9a-f]{8})"\}')
 _START = re.compile(rb'\{"type":"')
@@ -57,23 +62,25 @@ class Recovered:
     """What a log holds.
 
     Attributes:
-        events: every event that can be trusted, seq ascending, each seq once.
-        lines: their sealed lines, as stored.
+        events: every event that can be trusted, seq ascending, each seq once; read when asked for if the log is long.
+        lines: their sealed lines, as stored; as long as the events.
         gaps: the losses that no `log/gap` event in the log names yet.
         set_aside: the torn tail (R1).
         skipped_bytes: all bytes that are no event, or one whose seq came before; the torn tail not included.
         read_only: a newer version began this log; it may be read, not continued.
+        state: the projections of the events, if they were made on the way; Session.load makes them otherwise.
     """
 
-    events: list[AnyEvent]
-    lines: list[bytes]
+    events: Sequence[AnyEvent]
+    lines: Sequence[bytes]
     gaps: list[Gap] = field(default_factory=list)
     set_aside: bytes = b""
     skipped_bytes: int = 0
     read_only: bool = False
+    state: State | None = None
 
 
-def recover(stored: StoredLog) -> Recovered:
+def recover(stored: StoredLog, types: dict[str, EventType] | None = None) -> Recovered:
     """Return the events of a stored log, whatever its bytes are.
 
     Lines that are damaged, foreign or repeated are left out and counted; two events glued to one line,
@@ -82,21 +89,36 @@ def recover(stored: StoredLog) -> Recovered:
 
     Args:
         stored: what the store found.
+        types: event types that plugins registered, by name. With them the projections of a long log are made
+            on the way, so that nobody has to read it again.
 
     Returns:
         The events with their lines, and what is missing between them.
     """
-    with _without_gc(len(stored.lines)):
+    if isinstance(stored.lines, Pages):
+        found = _recover_pages(stored.lines, stored.torn, types)
+        if found is not None:
+            return found
+    with without_gc(len(stored.lines)):
         events, lines, damage, contiguous = _read(stored.lines)
+    gaps: list[Gap] = []
     if not contiguous:
         events, lines = _in_order(events, lines, damage)
+        jumps: list[tuple[int, int]] = []
+        _ascend(events, -1, jumps)
+        gaps = _gaps(jumps, _named(events), damage)
     read_only = bool(events) and _is_newer(events[0])
     skipped = sum(size for _, size in damage)
-    return Recovered(events, lines, _gaps(events, damage), stored.torn, skipped, read_only)
+    return Recovered(events, lines, gaps, stored.torn, skipped, read_only)
 
 
-def reopen(store: Store, session_id: str) -> tuple[Recovered, Writer]:
+def reopen(store: Store, session_id: str, types: dict[str, EventType] | None = None) -> tuple[Recovered, Writer]:
     """Open a stored session to continue it: its events, and the writer that is owed everything behind them.
+
+    Args:
+        store: where it is.
+        session_id: which.
+        types: as for recover.
 
     Raises:
         SessionNotFound: there is none.
@@ -104,7 +126,7 @@ def reopen(store: Store, session_id: str) -> tuple[Recovered, Writer]:
         StoreError: a newer version began it, so it may be read only.
     """
     stored, writer = store.open(session_id)
-    found = recover(stored)
+    found = recover(stored, types)
     if found.read_only:
         writer.close()
         raise StoreError(
@@ -208,32 +230,70 @@ def _read(stored: Sequence[bytes]) -> tuple[list[AnyEvent], list[bytes], _Damage
     damage: _Damage = []
     contiguous = True
     for first in range(0, len(stored), _CHUNK):
-        chunk = stored[first : first + _CHUNK]
-        begin = len(events)
-        try:
-            events += decode_all(chunk)
-            lines += chunk
-        except DamagedLine:
-            _pick(chunk, events, lines, damage)
-        contiguous = contiguous and list(map(_seq, events[begin:])) == list(range(begin, len(events)))
+        found, kept = _good(stored[first : first + _CHUNK], events[-1].seq if events else -1, damage)
+        contiguous = contiguous and list(map(_seq, found)) == list(range(len(events), len(events) + len(found)))
+        events += found
+        lines += kept
     return events, lines, damage, contiguous
 
 
-@contextmanager
-def _without_gc(rows: int) -> Iterator[None]:
-    """Pause the cyclic collector while many events are made: none of them is garbage, and it looks at all of them."""
-    if rows < _MANY or not gc.isenabled():
-        yield
-        return
-    gc.disable()
+def _recover_pages(stored: Pages[bytes], torn: bytes, types: dict[str, EventType] | None) -> Recovered | None:
+    """As recover, of a log too long to be kept: None if its events are not in order, which only sorting all mends."""
+    events: Pages[AnyEvent] = Pages()
+    lines: Pages[bytes] = Pages()
+    damage: _Damage = []
+    jumps: list[tuple[int, int]] = []
+    named: set[tuple[int, int]] = set()
+    state = projections(types) if types is not None else None
+    read_only, last = False, -1
+    with without_gc(len(stored)):
+        for page in (*stored.pages, Page(len(stored.recent), stored.recent.copy)):
+            raw = page.read()
+            found, kept = _good(raw, last, damage)
+            if not found:
+                continue
+            if not events:
+                read_only = _is_newer(found[0])
+            if not _ascend(found, last, jumps):
+                return None
+            named |= _named(found)
+            if state is not None:
+                fold_all(state, found)
+            good = page if kept is raw else _good_page(page, len(found))
+            lines.add(good)
+            events.add(decoded(good))
+            last = found[-1].seq
+    skipped = sum(size for _, size in damage)
+    return Recovered(events, lines, _gaps(jumps, named, damage), torn, skipped, read_only, state)
+
+
+def _ascend(events: Sequence[AnyEvent], last: int, jumps: list[tuple[int, int]]) -> bool:
+    """Whether seqs only grow from `last` on; where they leave some out is added to the jumps."""
+    seqs = list(map(_seq, events))
+    if seqs == list(range(last + 1, last + 1 + len(seqs))):
+        return True
+    for seq in seqs:
+        if not last < seq <= MAX_SEQ:
+            return False
+        if seq != last + 1:
+            jumps.append((last, seq))
+        last = seq
+    return True
+
+
+def _good_page(page: Page[bytes], length: int) -> Page[bytes]:
+    """The good lines of a damaged page: what they are is found anew whenever they are read."""
+    return Page(length, lambda: list(_good(page.read(), -1, [])[1]))
+
+
+def _good(chunk: Sequence[bytes], last: int, damage: _Damage) -> tuple[list[AnyEvent], Sequence[bytes]]:
+    """The events of some lines in file order, with their lines: `chunk` itself if nothing is wrong with it."""
     try:
-        yield
-    finally:
-        gc.enable()
-
-
-def _pick(chunk: Sequence[bytes], events: list[AnyEvent], lines: list[bytes], damage: _Damage) -> None:
-    """Take the good events out of a chunk that holds damage."""
+        return decode_all(chunk), chunk
+    except DamagedLine:
+        pass
+    events: list[AnyEvent] = []
+    lines: list[bytes] = []
     for line in chunk:
         end = 0
         for part in (line,) if _is_sealed(line) else salvage(line):
@@ -243,16 +303,14 @@ def _pick(chunk: Sequence[bytes], events: list[AnyEvent], lines: list[bytes], da
                 continue
             begin = line.index(part, end)
             if begin > end:
-                damage.append((_last(events), begin - end))
+                damage.append((last, begin - end))
             end = begin + len(part)
+            last = event.seq
             events.append(event)
             lines.append(part)
         if end < len(line):
-            damage.append((_last(events), len(line) - end))
-
-
-def _last(events: Sequence[AnyEvent]) -> int:
-    return events[-1].seq if events else -1
+            damage.append((last, len(line) - end))
+    return events, lines
 
 
 def _is_sealed(line: bytes) -> bool:
@@ -270,19 +328,18 @@ def _in_order(events: list[AnyEvent], lines: list[bytes], damage: _Damage) -> tu
     return [events[i] for i in order], [lines[i] for i in order]
 
 
-def _gaps(events: Sequence[AnyEvent], damage: Sequence[tuple[int, int]]) -> list[Gap]:
-    """Name each jump of seq that the log does not name itself."""
-    if not events or events[-1].seq == len(events) - 1:
-        return []
-    named = {(event.after, event.before) for event in events if type(event) is LogGap}
+def _named(events: Sequence[AnyEvent]) -> set[tuple[int, int]]:
+    return {(event.after, event.before) for event in events if type(event) is LogGap}
+
+
+def _gaps(jumps: Sequence[tuple[int, int]], named: set[tuple[int, int]], damage: _Damage) -> list[Gap]:
+    """The jumps of seq that the log does not name itself, with the bytes lost in each."""
     sizes = sorted(damage)
     gaps = []
-    last = -1
-    for event in events:
-        if event.seq != last + 1 and (last, event.seq) not in named:
-            inside = sizes[bisect_left(sizes, (last, 0)) : bisect_left(sizes, (event.seq, 0))]
-            gaps.append(Gap(last, event.seq, sum(size for _, size in inside)))
-        last = event.seq
+    for after, before in jumps:
+        if (after, before) not in named:
+            inside = sizes[bisect_left(sizes, (after, 0)) : bisect_left(sizes, (before, 0))]
+            gaps.append(Gap(after, before, sum(size for _, size in inside)))
     return gaps
 
 

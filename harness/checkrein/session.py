@@ -9,11 +9,13 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Sequence
 from time import time_ns
-from typing import TYPE_CHECKING, Any, TypeVar, overload
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from .codec import encode, fast_encode, plain, seal
+from .codec import encode, fast_encode, plain
 from .errors import RefusedAtAppend
 from .events import AnyEvent, Event, FreeEvent, PluginFaulted
+from .kept import Kept
+from .log import without_gc
 from .rules import STEPS, apply, check, fold_all
 from .state import State
 from .text import clean
@@ -21,9 +23,8 @@ from .text import clean
 if TYPE_CHECKING:
     from .eventtypes import Balance, EventType
     from .hooks import Hooks
-    from .store import Writer
 
-__all__ = ["Session", "Deferred", "WATCHERS", "Observer"]
+__all__ = ["Session", "Deferred", "WATCHERS", "Observer", "projections"]
 
 E = TypeVar("E", bound=Event)
 Observer = Callable[[AnyEvent], None]
@@ -33,6 +34,11 @@ WATCHERS: list[Callable[[Session], Observer | None]] = []
 
 MAX_GENERATIONS = 8
 MAX_REFOLDS = 16
+
+
+def projections(types: dict[str, EventType]) -> State:
+    """The projections of an empty log, for these event types of plugins."""
+    return State(types, {kind.balance.closes: kind.balance for kind in types.values() if kind.balance is not None})
 
 
 class Deferred:
@@ -52,8 +58,8 @@ class Deferred:
         self.event: AnyEvent | None = None
 
 
-class Session:
-    """One agent's log.
+class Session(Kept):
+    """One agent's log. How its events and lines are kept, and read, is kept.py.
 
     Args:
         session_id: its name, unique in its store.
@@ -61,7 +67,8 @@ class Session:
 
     Attributes:
         state: the projections; read-only.
-        events: the events, in order.
+        events: the events, in order. A long session reads the older ones from its store when they are asked for, and
+            from one turn to the next this may be another object.
         writer: the store's writer, None for a session in memory.
         hooks: the dispatcher, whose `session_event` chain is told of each event before the other observers.
         on_fault: called with (plugin, error, event) when an observer or a deferred append failed.
@@ -69,13 +76,8 @@ class Session:
 
     __slots__ = (
         "id",
-        "state",
-        "events",
-        "_lines",
-        "_sealed",
         "types",
         "closes",
-        "writer",
         "hooks",
         "on_fault",
         "put_blob",
@@ -90,16 +92,11 @@ class Session:
     )
 
     def __init__(self, session_id: str, types: dict[str, EventType] | None = None) -> None:
+        super().__init__()
         self.id = session_id
         self.types: dict[str, EventType] = types if types is not None else {}
-        self.closes: dict[str, Balance] = {
-            kind.balance.closes: kind.balance for kind in self.types.values() if kind.balance is not None
-        }
-        self.state = State(self.types, self.closes)
-        self.events: list[AnyEvent] = []
-        self._lines: list[bytes] = []  # encoded at append; the first `_sealed` of them have their CRC
-        self._sealed = 0
-        self.writer: Writer | None = None
+        self.state = projections(self.types)
+        self.closes: dict[str, Balance] = self.state.closes
         self.hooks: Hooks | None = None
         self.on_fault: Callable[[Session, str | None, BaseException, AnyEvent | None], None] | None = None
         self.put_blob: Callable[[bytes], str] | None = None
@@ -122,13 +119,24 @@ class Session:
         events: Sequence[AnyEvent],
         lines: Sequence[bytes],
         types: dict[str, EventType] | None = None,
+        state: State | None = None,
     ) -> Session:
-        """Return a session over stored events, folded without checks: any log loads (L8, R1)."""
+        """Return a session over stored events, folded without checks: any log loads (L8, R1).
+
+        Args:
+            session_id: its name.
+            events: what recovery made of the log; Pages stay where they are.
+            lines: their sealed lines.
+            types: event types that plugins registered, by name.
+            state: the projections of exactly these events, if they were made before.
+        """
         session = cls(session_id, types)
-        session.events = list(events)
-        session._lines = list(lines)
-        session._sealed = len(session._lines)
-        fold_all(session.state, session.events)
+        session.fill(events, lines)
+        if state is not None:
+            session.state, session.closes = state, state.closes
+        else:
+            with without_gc(len(session.events)):
+                fold_all(session.state, session.events)
         return session
 
     # --- writing ----------------------------------------------------------------------------------
@@ -208,13 +216,13 @@ class Session:
             strict(state, event)
         try:
             self._lines.append(body)
-            self.events.append(event)  # the commit: from here on the event exists
+            self._recent.append(event)  # the commit: from here on the event exists
             state.next_seq += 1
             if fold is not None:
                 fold(state, event)
         except BaseException:
             self._refold()
-            if self.events and self.events[-1] is event:
+            if self._recent and self._recent[-1] is event:
                 self._notify(event)
             raise
         if self._observers or (self.hooks is not None and self.hooks.session_event is not None):
@@ -227,7 +235,7 @@ class Session:
         """Fold the state again from the log, in place, however often something strikes meanwhile (L3)."""
         for attempt in range(MAX_REFOLDS):
             try:
-                del self._lines[len(self.events) :]
+                del self._lines[len(self._recent) :]
                 self.state.__init__(self.types, self.closes)  # type: ignore[misc]
                 fold_all(self.state, self.events)
                 return
@@ -329,13 +337,13 @@ class Session:
                 continue
             try:
                 self._lines.append(body)
-                self.events.append(event)
+                self._recent.append(event)
                 deferred.event = event
                 apply(self.state, event)
             except BaseException as exc:
                 struck = exc
                 self._refold()
-                if self.events[-1] is not event:
+                if not (self._recent and self._recent[-1] is event):
                     continue
                 deferred.event = event
             self._deferred.popleft()
@@ -359,46 +367,3 @@ class Session:
             self.on_fault(self, plugin, exc, event)
         finally:
             self._notifying = False
-
-    # --- reading ----------------------------------------------------------------------------------
-
-    def __len__(self) -> int:
-        return len(self.events)
-
-    @property
-    def lines(self) -> list[bytes]:
-        """Each event as the bytes that were encoded at append, sealed, without newline."""
-        lines = self._lines
-        # Sealed when somebody reads or keeps them, and not at append: half of them are never read. Struck in
-        # between, a line may come here twice; sealing one that is sealed leaves it as it is.
-        for place in range(self._sealed, len(lines)):
-            lines[place] = seal(lines[place])
-        self._sealed = len(lines)
-        return lines
-
-    def line(self, seq: int) -> bytes:
-        """The sealed bytes of the event at list position `seq`."""
-        return self.lines[seq]
-
-    def turn_events(self, turn: int) -> list[AnyEvent]:
-        """The events of a turn, from its start to its end (or so far)."""
-        from bisect import bisect_left
-
-        start, end = self.state.starts.get(turn), self.state.ends.get(turn)
-        if start is None:
-            return []
-        first = bisect_left(self.events, start, key=lambda event: event.seq)
-        last = len(self.events) if end is None else bisect_left(self.events, end.seq, key=lambda event: event.seq) + 1
-        return self.events[first:last]
-
-    @overload
-    def since(self, seq: int) -> list[AnyEvent]: ...
-    @overload
-    def since(self, seq: int, kind: type[E]) -> list[E]: ...
-    def since(self, seq: int, kind: type[E] | None = None) -> list[Any]:
-        """The events whose seq is at least `seq`, of one kind if given."""
-        from bisect import bisect_left
-
-        start = bisect_left(self.events, seq, key=lambda event: event.seq)
-        found = self.events[start:]
-        return found if kind is None else [event for event in found if type(event) is kind]

@@ -109,15 +109,15 @@ def repair_stored(store: Store, session_id: str, types: dict[str, EventType] | N
         SessionNotFound, SessionLocked, StoreError: it cannot be opened for writing.
         OSError: the store did not take the events.
     """
-    found, writer = reopen(store, session_id)
+    found, writer = reopen(store, session_id, types or {})
     try:
-        session = Session.load(session_id, found.events, found.lines, types)
+        session = Session.load(session_id, found.events, found.lines, types, found.state)
         for gap in found.gaps:
             session.append(ev.LogGap, after=gap.after, before=gap.before, skipped_bytes=gap.skipped_bytes)
         repair(session, set_aside_bytes=len(found.set_aside))
         flush(writer, session.lines)
         writer.sync()
-        return session.events[len(found.events) :]
+        return list(session.events[len(found.events) :])
     finally:
         writer.close()
 

@@ -10,11 +10,14 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from .errors import StoreError
 
-__all__ = ["Store", "SessionInfo", "StoredLog", "Writer", "check_session_id", "check_lines", "flush"]
+if TYPE_CHECKING:
+    from .log import Page
+
+__all__ = ["Store", "SessionInfo", "StoredLog", "Writer", "Rereading", "check_session_id", "check_lines", "flush"]
 
 _ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}(?<!\.)")
 
@@ -78,7 +81,8 @@ class StoredLog:
     """What a store found when it opened a session.
 
     Attributes:
-        lines: the log's lines in order, without newline, damaged ones included (recovery.py judges them).
+        lines: the log's lines in order, without newline, damaged ones included (recovery.py judges them). A store
+            that can read parts of a long log gives `log.Pages`: then nobody keeps more of it than is recent.
         torn: what `recovery.split_tail` calls torn of the bytes behind the last newline (R1); what it
             calls whole is the last of the lines.
     """
@@ -117,6 +121,26 @@ class Writer(Protocol):
 
     def close(self) -> None:
         """Release the lock; idempotent. Later appends raise OSError."""
+        ...
+
+
+@runtime_checkable
+class Rereading(Writer, Protocol):
+    """A writer that can read back what it took, so that a long session need not keep it in memory; no writer must."""
+
+    def reread(self, lines: Sequence[bytes], count: int) -> Sequence[Page[bytes]]:
+        """Give back lines as pages that are read when they are asked for.
+
+        Args:
+            lines: the last lines it has taken, in order.
+            count: how many of them, from the first on, are to be given back.
+
+        Returns:
+            Pages of exactly these lines, which were compared; none if the log does not hold them so.
+
+        Raises:
+            OSError, StoreError: the log cannot be read now.
+        """
         ...
 
 

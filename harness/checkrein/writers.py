@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
-from .store import Store, Writer
+from .store import Rereading, Store, Writer
+
+if TYPE_CHECKING:
+    from .log import Page
 
 __all__ = ["LazyWriter"]
 
@@ -32,6 +36,11 @@ class LazyWriter:
         else:
             self._writer.append(lines)
         self.taken = self._writer.taken
+
+    def reread(self, lines: Sequence[bytes], count: int) -> Sequence[Page[bytes]]:
+        """Give back lines the store has taken, if its writer can; see Rereading."""
+        writer = self._writer
+        return writer.reread(lines, count) if isinstance(writer, Rereading) else ()
 
     def sync(self) -> None:
         """Make what was taken survive power loss."""

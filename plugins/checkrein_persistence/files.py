@@ -33,9 +33,14 @@ class FileOps:
         """Close a file."""
         os.close(fd)
 
-    def read(self, path: Path) -> bytes:
-        """The whole file."""
-        return path.read_bytes()
+    def read(self, path: Path, offset: int = 0, size: int = -1) -> bytes:
+        """The file's bytes from `offset` on, `size` of them or fewer if it ends before; all of them if not given."""
+        with path.open("rb") as file:
+            if offset:
+                file.seek(offset)
+            if size >= os.fstat(file.fileno()).st_size - offset:
+                size = -1  # to its end: no buffer larger than the file is made for it
+            return file.read(size)
 
     def write(self, fd: int, data: bytes) -> int:
         """Write at the file's place, or at its end if it was opened so; returns how much was written."""

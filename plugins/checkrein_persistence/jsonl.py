@@ -22,15 +22,18 @@ from weakref import WeakValueDictionary
 import msgspec
 
 from checkrein.errors import SessionLocked, SessionNotFound, StoreError
-from checkrein.recovery import parse_log
+from checkrein.log import Pages
+from checkrein.recovery import parse_log, split_tail
 from checkrein.store import SessionInfo, StoredLog, check_lines, check_session_id
 
 from .files import FileOps
 from .listing import list_sessions
+from .pages import PAGE_BYTES, pages_of
 from .writer import JsonlWriter, write_all
 
 __all__ = ["JsonlStore"]
 
+LONG_BYTES = 8_388_608
 _SHA256_DIGITS = 64
 
 
@@ -41,6 +44,8 @@ class JsonlStore:
         folder: where everything lies, as `.checkrein`; made when the first session is.
         owner: a name for this process in the owner record, besides its id and host.
         ops: the file operations.
+        long_bytes: a log of more bytes is read a page at a time, and older events again when they are asked for.
+        page_bytes: how much is read at once then.
 
     Attributes:
         name: what the config's `session.store` says.
@@ -49,8 +54,18 @@ class JsonlStore:
 
     name = "jsonl"
 
-    def __init__(self, folder: Path | str = ".checkrein", *, owner: str = "", ops: FileOps | None = None) -> None:
+    def __init__(
+        self,
+        folder: Path | str = ".checkrein",
+        *,
+        owner: str = "",
+        ops: FileOps | None = None,
+        long_bytes: int = LONG_BYTES,
+        page_bytes: int = PAGE_BYTES,
+    ) -> None:
         self.folder = Path(folder)
+        self._long_bytes = long_bytes
+        self._page_bytes = page_bytes
         self._sessions = self.folder / "sessions"
         self._owner = owner
         self._ops = ops or FileOps()
@@ -76,6 +91,7 @@ class JsonlStore:
             size=sum(map(len, lines)) + len(lines),
             folders=self._folders(log),
             durable=True,
+            page_bytes=self._page_bytes,
         )
         try:
             writer.taken = len(lines)
@@ -97,18 +113,23 @@ class JsonlStore:
         try:
             if not self._ops.lock(fd):
                 raise SessionLocked(self._locked(session_id, log.parent))
-            data = self._ops.read(log)
+            stored, size = self._parsed(log)
         except OSError as exc:
             self._ops.close(fd)
             raise StoreError(f"session {session_id!r} cannot be opened at {log}: {exc}") from exc
         except BaseException:
             self._ops.close(fd)
             raise
-        stored = parse_log(data)
-        whole = len(data) - len(stored.torn)
-        newline = whole > 0 and data[whole - 1 : whole] != b"\n"
+        whole, newline = size
         writer = JsonlWriter(
-            self._ops, log, fd, size=whole, torn=stored.torn, newline=newline, folders=self._folders(log)
+            self._ops,
+            log,
+            fd,
+            size=whole,
+            torn=stored.torn,
+            newline=newline,
+            folders=self._folders(log),
+            page_bytes=self._page_bytes,
         )
         self._sign(log.parent)
         self._writers[session_id] = writer
@@ -117,7 +138,7 @@ class JsonlStore:
     def read(self, session_id: str, start: int = 0) -> StoredLog:
         """Read a session; see Store."""
         try:
-            stored = parse_log(self._ops.read(self._log(session_id)))
+            stored, _ = self._parsed(self._log(session_id))
         except OSError as exc:
             raise self._unreadable(session_id, exc) from exc
         return StoredLog(stored.lines[start:], stored.torn) if start else stored
@@ -165,6 +186,17 @@ class JsonlStore:
         if hashlib.sha256(data).hexdigest() != sha256:
             raise StoreError(f"the blob at {path} is damaged: its SHA-256 is not its name; put it again")
         return data
+
+    def _parsed(self, log: Path) -> tuple[StoredLog, tuple[int, bool]]:
+        """The log as it stands, where its whole lines end, and whether the last of them lacks its newline."""
+        data = self._ops.read(log, 0, self._long_bytes + 1)
+        if len(data) <= self._long_bytes:
+            stored = parse_log(data)
+            whole = len(data) - len(stored.torn)
+            return stored, (whole, whole > 0 and data[whole - 1 : whole] != b"\n")
+        pages, end, rest = pages_of(self._ops, log, 0, None, self._page_bytes)
+        last, torn = split_tail(rest)
+        return StoredLog(Pages(pages, [last] if last else []), torn), (end + len(last), bool(last))
 
     # --- paths -----------------------------------------------------------------------------------------
 

@@ -8,9 +8,11 @@ import threading
 from collections.abc import Sequence
 from pathlib import Path
 
+from checkrein.log import Page, Pages
 from checkrein.store import check_lines
 
 from .files import FileOps
+from .pages import PAGE_BYTES, pages_of
 
 __all__ = ["JsonlWriter", "write_all"]
 
@@ -29,6 +31,7 @@ class JsonlWriter:
         newline: whether the last whole line lacks its newline.
         folders: folders whose entries are not on the disk yet.
         durable: whether everything up to `size` is.
+        page_bytes: how large the pages are in which lines are read back.
     """
 
     def __init__(
@@ -42,11 +45,13 @@ class JsonlWriter:
         newline: bool = False,
         folders: Sequence[Path] = (),
         durable: bool = False,
+        page_bytes: int = PAGE_BYTES,
     ) -> None:
         self.taken = 0
         self._ops = ops
         self._write = ops.write
         self._path = path
+        self._page_bytes = page_bytes
         self._fd = fd
         self._size = size
         self._torn = torn
@@ -92,6 +97,16 @@ class JsonlWriter:
             self._ragged = True
             self._try_even_out()
             raise
+
+    def reread(self, lines: Sequence[bytes], count: int) -> Sequence[Page[bytes]]:
+        """Give back lines it has taken as pages of the log; see Rereading."""
+        start = self._size - sum(map(len, lines)) - len(lines)
+        old = lines[:count]
+        if start < 0:
+            return ()
+        stop = start + sum(map(len, old)) + len(old)
+        pages, _, _ = pages_of(self._ops, self._path, start, stop, self._page_bytes)
+        return pages if Pages(pages) == old else ()
 
     def sync(self) -> None:
         """Put what was appended on the disk; see Writer."""

@@ -25,15 +25,15 @@ class Follower:
     """
 
     def __init__(self, agent: AgentLike, start: int = 0) -> None:
-        self._events = agent.session.events
+        self._session = agent.session
         self._buffer = Buffer()
         self._next = start
         self._stop = agent.attach(self._buffer)
 
     def ready(self) -> Iterator[Item]:
         """What is there now; each item comes once, deltas behind the events they followed."""
-        events = self._events
         while True:
+            events = self._session.events  # another object once the session has grown long
             items = self._buffer.items  # joining makes a new one
             if items and items[0][0] <= self._next:
                 yield items.popleft()[1]
