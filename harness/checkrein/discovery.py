@@ -7,10 +7,9 @@ library (`checkrein --help` needs it); loading plugins is plugins.py.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from .errors import ConfigError
 from .nearest import did_you_mean
@@ -27,8 +26,7 @@ PLUGINS = "checkrein.plugins"
 DEFAULT_LOOP = "checkrein_loop:LoopAgent"  # a test holds it to the entry point of the same name
 
 
-@dataclass(frozen=True, slots=True)
-class Found:
+class Found(NamedTuple):
     """An entry point and where it comes from.
 
     Attributes:

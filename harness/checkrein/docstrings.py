@@ -15,9 +15,10 @@ _OTHERS = (
     *("returns", "return", "raises", "yields", "examples", "example", "notes", "note", "warnings", "warning"),
     *("attributes", "see also", "references", "other parameters", "keyword args", "keyword arguments", "todo"),
 )
-_SPHINX = re.compile(r":(?:param|parameter|arg|argument|key|keyword)\s+(?:[^:]*\s)?\*{0,2}(\w+)\s*:\s*(.*)")
-_GOOGLE = re.compile(r"\*{0,2}(\w+)\s*(?:\([^)]*\))?\s*:\s*(.*)")
-_NUMPY = re.compile(r"\*{0,2}(\w+(?:\s*,\s*\*{0,2}\w+)*)\s*(?::.*)?$")
+# Not compiled here: re does that at the first use and keeps it; most programs import this and meet one style.
+_SPHINX = r":(?:param|parameter|arg|argument|key|keyword)\s+(?:[^:]*\s)?\*{0,2}(\w+)\s*:\s*(.*)"
+_GOOGLE = r"\*{0,2}(\w+)\s*(?:\([^)]*\))?\s*:\s*(.*)"
+_NUMPY = r"\*{0,2}(\w+(?:\s*,\s*\*{0,2}\w+)*)\s*(?::.*)?$"
 
 
 def parse_docstring(doc: str | None) -> tuple[str, dict[str, str]]:
@@ -82,7 +83,7 @@ def _google(lines: list[str], found: dict[str, list[str]]) -> None:
     current: list[str] | None = None
     for line in lines:
         text = line.strip()
-        match = _GOOGLE.match(text) if line[:margin].isspace() and not line[margin : margin + 1].isspace() else None
+        match = re.match(_GOOGLE, text) if line[:margin].isspace() and not line[margin : margin + 1].isspace() else None
         if match:
             current = found.setdefault(match[1], [])
             current.append(match[2])
@@ -95,7 +96,7 @@ def _numpy(lines: list[str], found: dict[str, list[str]]) -> None:
     for line in lines:
         text = line.strip()
         if text and not line[:1].isspace():
-            match = _NUMPY.match(text)
+            match = re.match(_NUMPY, text)
             names = match[1].replace("*", "").split(",") if match else []
             current = [found.setdefault(name.strip(), []) for name in names]
         elif text:
@@ -104,7 +105,7 @@ def _numpy(lines: list[str], found: dict[str, list[str]]) -> None:
 
 
 def _sphinx(lines: list[str], i: int, found: dict[str, list[str]]) -> int:
-    match = _SPHINX.match(lines[i])
+    match = re.match(_SPHINX, lines[i])
     text = [match[2]] if match else []
     i += 1
     while i < len(lines) and lines[i].strip() and lines[i][:1].isspace():

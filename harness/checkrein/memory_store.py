@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 from .errors import SessionLocked, SessionNotFound, StoreError
 from .recovery import parse_log, summary
@@ -16,8 +17,7 @@ from .store import SessionInfo, StoredLog, check_lines, check_session_id
 __all__ = ["MemoryStore"]
 
 
-@dataclass(slots=True)
-class _Kept:
+class _Kept(Struct):
     """One session: the bytes of its log, what was set aside, its blobs, and whether it is being written."""
 
     log: bytearray

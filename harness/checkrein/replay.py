@@ -11,11 +11,11 @@ in for the model, the tools and the plugins is replay_world.py; no provider, too
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import anyio
 import msgspec
+from msgspec import Struct, field
 
 from . import events as ev
 from .codec import encode
@@ -52,16 +52,14 @@ class _Killed(CheckreinError):
     """Here the recorded process died: the loop has to close the turn; how it calls that is not compared."""
 
 
-@dataclass(frozen=True, slots=True)
-class Difference:
+class Difference(Struct, frozen=True):
     """An event that came out differently: the recorded one beside the replayed one, as JSON."""
 
     recorded: str
     replayed: str
 
 
-@dataclass(slots=True)
-class Report:
+class Report(Struct):
     """What a replay came to.
 
     Attributes:

@@ -72,7 +72,7 @@ class CommandLine(click.Group):
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """The commands' names: ours, then the others."""
-        return list(_commands())
+        return list(_commands(ctx))
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """Import one command.
@@ -80,7 +80,7 @@ class CommandLine(click.Group):
         Raises:
             BrokenCommand: it cannot be imported, is no command, or two distributions bring it.
         """
-        offered = _commands().get(cmd_name)
+        offered = _commands(ctx).get(cmd_name)
         if offered is None:
             return None
         one = _the_one(cmd_name, offered)
@@ -105,13 +105,13 @@ class CommandLine(click.Group):
         """As click's, with the nearest name for a misspelt command."""
         from checkrein.nearest import did_you_mean
 
-        if args and not args[0].startswith("-") and args[0] not in (known := _commands()):
+        if args and not args[0].startswith("-") and args[0] not in (known := _commands(ctx)):
             ctx.fail(f"expected one of the commands {', '.join(known)}; got {args[0]!r}{did_you_mean(args[0], known)}")
         return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """List the commands without importing them."""
-        rows = [(name, _summary(name, offered)) for name, offered in _commands().items()]
+        rows = [(name, _summary(name, offered)) for name, offered in _commands(ctx).items()]
         if rows:
             with formatter.section("Commands"):
                 formatter.write_dl(rows)
@@ -130,12 +130,15 @@ class CommandLine(click.Group):
             ctx.exit(exit_code(cause))
 
 
-def _commands() -> dict[str, list[Found]]:
+def _commands(ctx: click.Context) -> dict[str, list[Found]]:
     from checkrein.discovery import COMMANDS, discover
 
-    commands: dict[str, list[Found]] = {}
-    for one in discover(COMMANDS):
-        commands.setdefault(one.name, []).append(one)
+    # Kept with the invocation: click asks up to three times, and each look reads what every distribution says.
+    commands: dict[str, list[Found]] | None = ctx.meta.get(COMMANDS)
+    if commands is None:
+        commands = ctx.meta[COMMANDS] = {}
+        for one in discover(COMMANDS):
+            commands.setdefault(one.name, []).append(one)
     return commands
 
 
