@@ -233,7 +233,7 @@ class Harness:
         """
         from .recovery import reopen
 
-        found, writer = reopen(self.store, session_id)
+        found, writer = reopen(self.store, session_id, self.event_types)
         try:
             return await self._continue(found, writer, session_id, spec)
         except BaseException:
@@ -243,7 +243,7 @@ class Harness:
     async def _continue(self, found: Recovered, writer: Writer, session_id: str, spec: AgentSpec | None) -> AgentLike:
         from .reconcile import mend
 
-        session = Session.load(session_id, found.events, found.lines, self.event_types)
+        session = Session.load(session_id, found.events, found.lines, self.event_types, found.state)
         session.writer = writer
         self._equip(session)
         await mend(self, session, found)
