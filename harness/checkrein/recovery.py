@@ -123,10 +123,14 @@ def reopen(store: Store, session_id: str, types: dict[str, EventType] | None = N
     Raises:
         SessionNotFound: there is none.
         SessionLocked: somebody else writes it.
-        StoreError: a newer version began it, so it may be read only.
+        StoreError: a newer version began it, so it may be read only; or it cannot be read to its end.
     """
     stored, writer = store.open(session_id)
-    found = recover(stored, types)
+    try:
+        found = recover(stored, types)
+    except BaseException:  # a long log is still being read here
+        writer.close()
+        raise
     if found.read_only:
         writer.close()
         raise StoreError(

@@ -314,10 +314,35 @@ def test_what_no_store_can_give_back_stays(tmp_path: Path) -> None:
 
 
 class Blind(FileOps):
-    """A disk that can be written only."""
+    """A disk that can be read so many times, then only written."""
+
+    def __init__(self, reads: int = 0) -> None:
+        self.reads = reads
 
     def read(self, path: Path, offset: int = 0, size: int = -1) -> bytes:
-        raise OSError(5, "Input/output error")
+        self.reads -= 1
+        if self.reads < 0:
+            raise OSError(5, "Input/output error")
+        return super().read(path, offset, size)
+
+
+def test_R3_a_long_log_that_cannot_be_read_to_its_end_is_not_left_locked(tmp_path: Path) -> None:
+    written(JsonlStore(tmp_path))
+    session_id = next(JsonlStore(tmp_path).list()).id
+    for reads in range(12):
+        with pytest.raises(StoreError, match="cannot be"):
+            reopen(JsonlStore(tmp_path, ops=Blind(reads), **COLD), session_id)
+    reopen(JsonlStore(tmp_path, **COLD), session_id)[1].close()
+
+
+def test_a_relative_folder_is_found_from_another_working_directory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    grown(JsonlStore(".checkrein")).writer.close()  # type: ignore[union-attr]
+    found = recover(JsonlStore(".checkrein", **COLD).read("s"))
+    monkeypatch.chdir("/")
+    assert len(list(found.events)) == 41
 
 
 def test_an_open_turn_stays_in_memory(tmp_path: Path) -> None:
