@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
@@ -126,3 +127,49 @@ def unpaired(request: Any) -> list[str]:
             problems.append(f"{place}: no result of {owed}")
         owed = [block.call_id for block in message.calls] if isinstance(message, AssistantMessage) else []
     return problems + ([f"end: no result of {owed}"] if owed else [])
+
+
+def balanced(agent: Any) -> None:
+    """What holds behind every cancel."""
+    for word in ("turn", "step"):
+        assert len(of(agent, f"{word}/start")) == len(of(agent, f"{word}/end"))
+    assert len(of(agent, "request/start")) == len(of(agent, "request/end"))
+    assert [e.call_id for e in of(agent, "tool/call")] == [e.call_id for e in of(agent, "tool/result")]
+
+
+async def spin(holds: Callable[[], object]) -> None:
+    """Pass the scheduler, without time going by, until something holds."""
+    for _ in range(10_000):
+        if holds():
+            return
+        await anyio.sleep(0)
+    raise AssertionError("it never came")
+
+
+class Place:
+    """A place of a turn that waits at a latch, and opens `reached` when it is there."""
+
+    def __init__(self) -> None:
+        self.reached = Latch()
+
+    async def stay(self, *_: Any) -> None:
+        self.reached.open()
+        await anyio.sleep_forever()
+
+
+async def started(agent: Any) -> None:
+    """Wait until a turn is open."""
+    while not agent.session.state.turn_open:
+        await anyio.sleep(0)
+
+
+async def requested(agent: Any) -> None:
+    """Wait until a request of its turn is open."""
+    while not agent.session.state.request_open:
+        await anyio.sleep(0)
+
+
+async def until(holds: Callable[[], object]) -> None:
+    """Let time go by until something holds."""
+    while not holds():
+        await anyio.sleep(0.01)

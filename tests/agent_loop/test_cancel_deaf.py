@@ -1,0 +1,144 @@
+"""C1, C5: code that does not hear a cancel is named, keeps what it returns, and is not waited for."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import anyio
+import pytest
+from loopkit import Place, nap, of, plugin, results
+
+from checkrein import Agent, tool
+from checkrein.testing import call, text, wait
+
+
+def _deaf(seconds: float) -> Any:
+    @tool
+    async def deaf() -> str:
+        """Shield."""
+        with anyio.CancelScope(shield=True):
+            await anyio.sleep(seconds)
+        return "heard nothing"
+
+    return deaf
+
+
+def test_C1_deaf_code_is_named_after_a_second(run, scripted):
+    """A tool that shields itself: its real result is kept when it comes, the turn is cancelled, a fault names it."""
+    model = scripted(call("deaf"), "ok")
+
+    async def main() -> Any:
+        async with Agent(model, tools=[_deaf(5)]) as agent:
+            receipt = agent.send("go")
+            await anyio.sleep(1)
+            began = anyio.current_time()
+            agent.cancel()
+            await anyio.sleep(1.5)
+            assert [(f.plugin, f.hook) for f in of(agent, "plugin/fault")] == [("deaf", "cancel")]
+            result = await receipt.result()
+            assert 3 < anyio.current_time() - began < 5
+            assert (await agent.run("on")).ok
+            return agent, result
+
+    agent, result = run(main)
+    assert result.reason.kind == "cancelled"
+    assert results(agent) == [("c1.1.1", "ok")]
+    assert len(of(agent, "plugin/fault")) == 1
+
+
+@pytest.mark.parametrize("hook", ["agent_request", "turn_continuation"])
+def test_C1_a_deaf_hook_is_named_by_its_plugin(run, scripted, hook):
+    """Not just 'a hook': whose."""
+    model = scripted("one", "two", "three")
+
+    async def deaf(agent: Any) -> None:
+        with anyio.CancelScope(shield=True):
+            await anyio.sleep(5)
+
+    async def main() -> Any:
+        async with Agent(model, plugins=[plugin("acme", **{hook: deaf})]) as agent:
+            receipt = agent.send("go")
+            await anyio.sleep(1)
+            agent.cancel()
+            result = await receipt.result()
+            return agent, result
+
+    agent, result = run(main)
+    assert result.reason.kind == "cancelled"
+    assert [(f.plugin, f.hook) for f in of(agent, "plugin/fault")] == [("acme", "cancel")]
+
+
+def test_C1_a_deaf_provider_is_named(run, scripted):
+    """By its name."""
+    model = scripted([wait(_shielded), text("late")], "ok")
+
+    async def main() -> Any:
+        async with Agent(model) as agent:
+            receipt = agent.send("go")
+            await anyio.sleep(1)
+            agent.cancel()
+            result = await receipt.result()
+            return agent, result
+
+    agent, result = run(main)
+    assert result.reason.kind == "cancelled"
+    assert [(f.plugin, f.hook) for f in of(agent, "plugin/fault")] == [("scripted", "cancel")]
+
+
+async def _shielded() -> None:
+    with anyio.CancelScope(shield=True):
+        await anyio.sleep(5)
+
+
+def test_C1_a_tool_that_swallows_the_cancel_and_returns_keeps_its_result(run3, scripted):
+    """It has a real result; the turn is cancelled all the same."""
+    model = scripted([call("eats"), call("nap")], "ok")
+
+    async def main() -> Any:
+        place = Place()
+
+        @tool
+        async def eats() -> str:
+            """Eat it."""
+            try:
+                await place.stay()
+            except BaseException:  # noqa: S110
+                pass
+            return "ate"
+
+        async with Agent(model, tools=[eats, nap]) as agent:
+            receipt = agent.send("go")
+            await place.reached.wait()
+            agent.cancel()
+            result = await receipt.result()
+            return agent, result
+
+    agent, result = run3(main)
+    assert result.reason.kind == "cancelled"
+    assert results(agent) == [("c1.1.1", "ok"), ("c1.1.2", "OUTCOME_UNKNOWN")]
+
+
+def test_C5_disposal_does_not_wait_for_ever_for_deaf_code(run, scripted):
+    """Closing the harness is bounded by close_timeout_s; the waiter gets its answer."""
+    model = scripted(call("deaf"))
+
+    async def main() -> Any:
+        began = anyio.current_time()
+        got: list[Any] = []
+        async with anyio.create_task_group() as group:
+            async with Agent(model, tools=[_deaf(1_000)]) as agent:
+
+                async def waits() -> None:
+                    try:
+                        got.append((await agent.run("go")).reason.kind)
+                    except Exception as exc:
+                        got.append(type(exc).__name__)
+
+                group.start_soon(waits)
+                await anyio.sleep(1)
+            closed_s = anyio.current_time() - began
+        return got, closed_s
+
+    got, closed_s = run(main)
+    assert closed_s < 20
+    assert got in (["disposed"], ["AgentDisposed"])

@@ -1,0 +1,164 @@
+"""C11: what leaves a harness: opened and closed anywhere, exceptions of the body unchanged, never a group."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import anyio
+import pytest
+from loopkit import Latch, add, reasons, requested
+from loopkit import house as harness
+
+from checkrein import Agent, tool
+from checkrein.testing import call, text, wait
+from checkrein.testing.script import hang
+
+
+def test_C11_opened_in_one_task_closed_in_another(run, scripted):
+    """No scope of ours is entered in the caller's task."""
+    model = scripted("ok", hang())
+
+    async def main() -> Any:
+        house = harness(model)
+        opened, done = Latch(), Latch()
+
+        async def opens() -> None:
+            await house.__aenter__()
+            opened.open()
+
+        async def uses() -> None:
+            await opened.wait()
+            agent = house.agents["main"]
+            assert (await agent.run("go")).ok
+            agent.send("and")
+            await requested(agent)
+            done.open()
+
+        async def closes() -> None:
+            await done.wait()
+            await house.__aexit__(None, None, None)
+
+        house_agent: list[Any] = []
+        async with anyio.create_task_group() as group:
+            for step in (opens, uses, closes):
+                group.start_soon(step)
+            await opened.wait()
+            house_agent.append(house.agents["main"])
+        return house_agent[0]
+
+    assert reasons(run(main)) == ["completed", "disposed"]
+
+
+@pytest.mark.parametrize(
+    "exc", [ValueError("x"), KeyError("k"), SystemExit(3), KeyboardInterrupt(), BaseException("b")]
+)
+def test_C11_an_exception_of_the_body_leaves_unchanged(run, scripted, exc):
+    """The very object, no group, also while a turn runs."""
+    model = scripted(hang())
+
+    async def main() -> None:
+        async with Agent(model) as agent:
+            agent.send("go")
+            await anyio.sleep(1)
+            raise exc
+
+    with pytest.raises(type(exc)) as caught:
+        run(main)
+    assert caught.value is exc
+
+
+def test_C11_a_group_of_the_body_stays_the_bodys(run, scripted):
+    """An ExceptionGroup that the body raised is passed on, not wrapped once more."""
+    model = scripted(hang())
+    group = ExceptionGroup("mine", [ValueError("a"), OSError("b")])
+
+    async def main() -> None:
+        async with Agent(model) as agent:
+            agent.send("go")
+            await anyio.sleep(1)
+            raise group
+
+    with pytest.raises(ExceptionGroup) as caught:
+        run(main)
+    assert caught.value is group
+
+
+def test_C11_failures_of_tools_and_plugins_are_never_a_group(run, scripted):
+    """Three tools fail at once in a pool, one with a group: results, not exceptions (case X04)."""
+    from checkrein import ProviderError
+
+    @tool
+    async def bad(kind: str) -> str:
+        """Raise."""
+        await anyio.sleep(1)
+        if kind == "group":
+            raise BaseExceptionGroup("g", [KeyError("a"), SystemExit()])
+        raise ConnectionError(kind)
+
+    calls = [call("bad", {"kind": kind}) for kind in ("a", "group", "c")]
+    model = scripted(calls, "ok", [text("x"), wait(_refused)])
+
+    async def main() -> Any:
+        async with Agent(model, tools=[bad]) as agent:
+            first = await agent.run("go")
+            return first, await agent.run("on")
+
+    first, second = run(main)
+    assert first.ok
+    assert (second.reason.kind, second.reason.error, second.reason.code) == ("error", "stream", "ConnectionError")
+    assert ProviderError
+
+
+async def _refused() -> None:
+    async with anyio.create_task_group() as group:
+        group.start_soon(_refuse)
+        group.start_soon(anyio.sleep, 10)
+
+
+async def _refuse() -> None:
+    raise ConnectionError("refused")
+
+
+def test_C11_a_group_with_one_real_error_names_it(run, scripted):
+    """What a provider's own task group wrapped is unwrapped for the reason (case X04)."""
+    model = scripted([text("x"), wait(_refused)])
+
+    async def main() -> Any:
+        async with Agent(model) as agent:
+            return await agent.run("go")
+
+    reason = run(main).reason
+    assert (reason.error, reason.code) == ("stream", "ConnectionError")
+    assert "refused" in reason.message
+
+
+def test_C11_a_harness_is_opened_once(run, scripted):
+    """A second `async with` says what to do."""
+    from checkrein import ConfigError
+
+    async def main() -> None:
+        house = harness(scripted())
+        async with house:
+            pass
+        with pytest.raises(ConfigError, match="once"):
+            async with house:
+                pass
+
+    run(main)
+
+
+def test_C11_two_harnesses_in_one_loop_share_nothing(run, scripted):
+    """P4 through the loop: one closes while the other works."""
+    first, second = scripted(hang()), scripted(call("add", {"a": 1, "b": 1}), "ok")
+
+    async def main() -> Any:
+        async with Agent(second, tools=[add]) as stays:
+            async with Agent(first) as goes:
+                goes.send("go")
+                await anyio.sleep(1)
+            result = await stays.run("go")
+            return goes, result
+
+    goes, result = run(main)
+    assert reasons(goes) == ["disposed"]
+    assert result.ok

@@ -1,0 +1,178 @@
+"""C10: base exceptions are contained where they are raised, and an interrupt reaches every waiter."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import anyio
+import pytest
+from loopkit import add, balanced, nap, of, plugin, results
+
+from checkrein import Agent, tool
+from checkrein.testing import call, text, wait
+
+
+@pytest.mark.parametrize("exc", [SystemExit, GeneratorExit, BaseException])
+@pytest.mark.parametrize("calls", [1, 3])
+def test_C10_base_exceptions_of_a_tool_are_contained_where_they_are_raised(run, scripted, exc, calls):
+    """An error result; siblings keep their results (cases P23, X08)."""
+
+    @tool
+    async def bad() -> str:
+        """Raise."""
+        raise exc("no")
+
+    model = scripted([call("bad"), *[call("add", {"a": 1, "b": 1})] * (calls - 1)], "ok")
+
+    async def main() -> Any:
+        async with Agent(model, tools=[bad, add]) as agent:
+            result = await agent.run("go")
+            return agent, result
+
+    agent, result = run(main)
+    assert result.ok
+    assert [code for _, code in results(agent)] == ["TOOL_ERROR", *["ok"] * (calls - 1)]
+
+
+def _ki_tool() -> Any:
+    @tool
+    async def bad() -> str:
+        """Interrupt."""
+        raise KeyboardInterrupt
+
+    return bad
+
+
+def _ki(*_: Any) -> Any:
+    raise KeyboardInterrupt
+
+
+async def _aki(agent: Any, call: Any, proceed: Any) -> Any:
+    raise KeyboardInterrupt
+
+
+async def _ki_group() -> str:
+    """Interrupt a task group of its own."""
+    async with anyio.create_task_group() as group:
+        group.start_soon(anyio.sleep, 10)
+        group.start_soon(_ki_async)
+    return "never"
+
+
+async def _ki_group_hook(agent: Any) -> None:
+    await _ki_group()
+
+
+def _ki_at_request(gate: str) -> None:
+    if gate == "request":
+        raise KeyboardInterrupt
+
+
+KI: dict[str, Any] = {
+    "tool": lambda: {"tools": [_ki_tool(), nap], "turn": [call("nap"), call("bad")]},
+    "sync thread": lambda: {"tools": [tool(_ki_thread), nap], "turn": [call("_ki_thread"), call("nap")]},
+    "provider": lambda: {"turn": [text("x"), wait(_ki_async)]},
+    "observer": lambda: {"plugins": [plugin(session_event=lambda event: _once(event, "step/start"))], "turn": "x"},
+    "chunk": lambda: {"plugins": [plugin(stream_chunk=_ki)], "turn": "x"},
+    "guard": lambda: {"plugins": [plugin(tools_guard=lambda agent, call: _ki())], "turn": call("nap"), "tools": [nap]},
+    "execute": lambda: {"plugins": [plugin(tools_execute=_aki)], "turn": call("nap"), "tools": [nap]},
+    "request": lambda: {"plugins": [plugin(agent_request=lambda agent: _ki())], "turn": "x"},
+    "vote": lambda: {"plugins": [plugin(turn_continuation=lambda agent: _ki())], "turn": "x"},
+    "flush": lambda: {"plugins": [plugin(session_flush=_ki_at_request)], "turn": "x"},
+    "group of a tool": lambda: {"tools": [tool(_ki_group, name="bad"), nap], "turn": [call("nap"), call("bad")]},
+    "group of a provider": lambda: {"turn": [text("x"), wait(_ki_group)]},
+    "group of a hook": lambda: {"plugins": [plugin(agent_request=_ki_group_hook)], "turn": "x"},
+}
+
+
+def _ki_thread() -> str:
+    """Interrupt."""
+    raise KeyboardInterrupt
+
+
+async def _ki_async() -> None:
+    raise KeyboardInterrupt
+
+
+def _once(event: Any, kind: str) -> None:
+    if event.type == kind and event.turn == 1:
+        raise KeyboardInterrupt
+
+
+@pytest.mark.parametrize("where", KI)
+def test_C10_keyboard_interrupt_closes_the_turn_and_is_raised_in_every_waiter(run, scripted, where):
+    """Held, closed (cancelled, cause signal), then raised in each who waits; the agent could go on."""
+    if where.startswith("group") and run.backend == "asyncio":
+        pytest.skip("asyncio itself raises a task's KeyboardInterrupt out of the loop, past every group")
+    made = KI[where]()
+    model = scripted(made["turn"], "the one that was parked", "still here")
+
+    async def main() -> Any:
+        async with Agent(model, tools=made.get("tools", ()), plugins=made.get("plugins", ())) as agent:
+            struck: list[str] = []
+
+            async def waits(name: str) -> None:
+                try:
+                    await agent.run(name)
+                except KeyboardInterrupt:
+                    struck.append(name)
+
+            async with anyio.create_task_group() as group:
+                group.start_soon(waits, "a")
+                group.start_soon(waits, "b")
+            await anyio.sleep(1)
+            assert (agent.status, len(of(agent, "turn/end")), len(agent.pending)) == ("idle", 1, 1)
+            balanced(agent)
+            for entry in made.get("plugins", ()):
+                agent.harness.plugins.unregister(entry.name)
+            assert (await agent.run("on")).ok
+            return agent, sorted(struck)
+
+    agent, struck = run(main)
+    assert struck == ["a", "b"]
+    end = of(agent, "turn/end")[0]
+    assert (end.reason.kind, end.reason.cause.kind) == ("cancelled", "signal")
+
+
+@pytest.mark.parametrize("where", ["tool", "provider", "observer", "vote"])
+def test_C10_without_a_waiter_it_takes_the_programs_own_path(run, scripted, where):
+    """signal.raise_signal(SIGINT): the handler of the program hears it, the turn is closed."""
+    import signal
+
+    made = KI[where]()
+    model = scripted(made["turn"], "still here")
+    heard: list[int] = []
+    before = signal.signal(signal.SIGINT, lambda number, frame: heard.append(number))
+    try:
+
+        async def main() -> Any:
+            signal.signal(signal.SIGINT, lambda number, frame: heard.append(number))
+            async with Agent(model, tools=made.get("tools", ()), plugins=made.get("plugins", ())) as agent:
+                agent.send("go")
+                await anyio.sleep(1)
+                assert agent.status == "idle"
+                balanced(agent)
+                return agent
+
+        agent = run(main)
+    finally:
+        signal.signal(signal.SIGINT, before)
+    assert heard == [signal.SIGINT]
+    assert of(agent, "turn/end")[0].reason.cause.kind == "signal"
+
+
+def test_C10_the_other_observers_are_called_before_it_goes_on(run, scripted):
+    """One observer's KeyboardInterrupt starves no other."""
+    model = scripted("x")
+    seen: list[str] = []
+    first = plugin("first", session_event=lambda event: _once(event, "turn/start"))
+    second = plugin("second", session_event=lambda event: seen.append(event.type))
+
+    async def main() -> Any:
+        async with Agent(model, plugins=[first, second]) as agent:
+            with pytest.raises(KeyboardInterrupt):
+                await agent.run("go")
+            return [event.type for event in agent.session.events]
+
+    logged = run(main)
+    assert seen[: len(logged)] == logged[-len(seen) :][: len(seen)] or set(logged) <= set(seen)
