@@ -24,7 +24,7 @@ def test_each_row_names_a_test_that_is_there_or_says_not_yet(page, at_least):
     assert len(found) >= at_least
     for row in found:
         named = TEST.findall(row[-1])
-        assert named or (page == "cases.md" and row[-1] == "not yet"), row
+        assert named or (page == "cases.md" and row[-1].startswith("not yet")), row
         for file, test in named:
             assert f"def {test}(" in (ROOT / "tests" / file).read_text("utf-8"), (row[0], file, test)
 
@@ -39,5 +39,5 @@ def test_each_trap_and_each_report_stands_once():
 def test_every_loop_case_is_shown():
     """The kinds that concern the loop: none is missing but what needs a shell tool."""
     kinds = {"pairing", "steering-queue", "loops-limits", "async-cancel", "parallel-tools"}
-    missing = [row[0] for row in rows("cases.md") if row[1] in kinds and row[-1] == "not yet"]
+    missing = [row[0] for row in rows("cases.md") if row[1] in kinds and row[-1].startswith("not yet")]
     assert missing in ([], ["T12"])
