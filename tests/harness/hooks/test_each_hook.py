@@ -1,4 +1,4 @@
-"""H1: each hook with its kind, colour, failure policy and deadline, through the real loop under virtual time."""
+"""H1: the hooks of a running turn, each with its kind, colour, failure policy and deadline; under virtual time."""
 
 from __future__ import annotations
 
@@ -10,18 +10,16 @@ import anyio
 import pytest
 from hookkit import CALL, hang, play, plugin, raising
 
-from checkrein import Continue, Deny, Retry, Stop, hookimpl, tool
+from checkrein import Continue, Deny, Retry, Stop, hookimpl
 from checkrein import events as ev
 from checkrein.calls import Outcome
 from checkrein.chunks import TextChunk
 from checkrein.decisions import Allow, Ask
-from checkrein.errors import GateClosed, PluginError
-from checkrein.eventtypes import EventType
+from checkrein.errors import GateClosed
 from checkrein.hookspecs import SPECS, HookSpecs
 from checkrein.memory_store import MemoryStore
 from checkrein.messages import AssistantMessage, Request, TextBlock
-from checkrein.prompt import Section
-from checkrein.testing import ScriptedModel, call, error, text
+from checkrein.testing import call, error, text
 
 
 def test_H1_every_specification_has_its_contract():
@@ -35,7 +33,7 @@ def test_H1_every_specification_has_its_contract():
             assert info.deadline_s
 
 
-# --- folds ----------------------------------------------------------------------------------------------
+# --- folds --------------------------------------------------------------------------------------------------
 
 
 def settings(word: str) -> Any:
@@ -94,7 +92,7 @@ def test_hook_step_result_fault(run, broken):
     assert played.faults == [("bad", "step_result", "turn_ended")]
 
 
-# --- calls ----------------------------------------------------------------------------------------------
+# --- calls --------------------------------------------------------------------------------------------------
 
 
 def test_hook_tools_execute(run):
@@ -163,7 +161,25 @@ def test_hook_tools_guard_fault_case_H09(run, broken):
     assert played.faults == [("guard", "tools_guard", "refused")]
 
 
-# --- continuation ---------------------------------------------------------------------------------------
+def test_ask_has_no_deadline(run):
+    """A person may take longer than any guard (H1)."""
+    from checkrein.agents import Approver
+
+    class Slow:
+        async def decide(self, agent: Any, approval: Any) -> str:
+            await anyio.sleep(3600)
+            return "allowed_once"
+
+    @asynccontextmanager
+    async def lifespan(harness: Any) -> Any:
+        harness.provide(Approver, Slow(), "asks")
+        yield
+
+    played = play(run, plugin("asks", tools_guard=lambda: Ask("really?"), lifespan=lifespan))
+    assert played.outcomes == ["acted 1"] and played.took_s == pytest.approx(3600, abs=1)
+
+
+# --- continuation -------------------------------------------------------------------------------------------
 
 
 def test_hook_turn_continuation(run):
@@ -191,7 +207,12 @@ def test_hook_turn_continuation_fault(run, broken):
     assert played.faults == [("bad", "turn_continuation", "turn_ended")]
 
 
-# --- first ----------------------------------------------------------------------------------------------
+def test_T5_stop_after_calls_is_a_cancel_by_its_author(run):
+    played = play(run, plugin("budget", turn_continuation=lambda: Stop("enough")))
+    assert (played.result.reason.kind, played.result.reason.cause.plugin) == ("cancelled", "budget")
+
+
+# --- first --------------------------------------------------------------------------------------------------
 
 
 def test_hook_request_error_case_H08(run):
@@ -224,7 +245,7 @@ def test_hook_request_error_fault_counts_as_none(run, broken):
     assert played.result.ok and played.faults == [("bad", "request_error", "contained")]
 
 
-# --- observers ------------------------------------------------------------------------------------------
+# --- observers ----------------------------------------------------------------------------------------------
 
 
 def test_hook_session_event(run):
@@ -306,7 +327,7 @@ def test_hook_plugin_fault(run):
     assert played.faults == [("bad", "agent_request", "turn_ended"), ("worse", "plugin_fault", "contained")]
 
 
-# --- gather ---------------------------------------------------------------------------------------------
+# --- gather -------------------------------------------------------------------------------------------------
 
 
 def test_hook_session_flush(run):
@@ -360,165 +381,3 @@ def test_hook_session_flush_fault_closes_its_gate(run, gate, how):
         assert played.result.ok and played.outcomes == ["NOT_STARTED"]
     else:
         assert played.result.ok and played.faults[0][2] == "contained"
-
-
-# --- lifespan and collecting hooks ------------------------------------------------------------------------
-
-
-def test_hook_lifespan(run):
-    order: list[str] = []
-
-    def living(name: str) -> Any:
-        @asynccontextmanager
-        async def lifespan(harness: Any, tasks: Any) -> Any:
-            order.append(f"{name} in")
-            yield
-            order.append(f"{name} out")
-
-        return plugin(name, lifespan=lifespan)
-
-    play(run, living("a"), plugin("none", lifespan=lambda: None), living("b"))
-    assert order == ["a in", "b in", "b out", "a out"]
-
-
-@pytest.mark.parametrize("how", ["raises", "late"])
-def test_hook_lifespan_fault_at_the_start_stops_a_required_plugin(run, how):
-    left: list[str] = []
-
-    @asynccontextmanager
-    async def good() -> Any:
-        try:
-            yield
-        finally:
-            left.append("good")
-
-    @asynccontextmanager
-    async def bad() -> Any:
-        if how == "late":
-            await anyio.sleep_forever()
-        raise ValueError("broken")
-        yield
-
-    with pytest.raises(PluginError, match=r"'bad'.*lifespan"):
-        play(run, plugin("good", lifespan=good), plugin("bad", lifespan=bad))
-    assert left == ["good"]
-
-
-@pytest.mark.parametrize("how", ["raises", "late"])
-def test_hook_lifespan_fault_at_the_end_is_contained(run, how):
-    left: list[str] = []
-
-    @asynccontextmanager
-    async def good() -> Any:
-        yield
-        left.append("good")
-
-    @asynccontextmanager
-    async def bad() -> Any:
-        yield
-        if how == "late":
-            await anyio.sleep_forever()
-        raise ValueError("broken")
-
-    played = play(run, plugin("good", lifespan=good), plugin("bad", lifespan=bad))
-    assert played.result.ok and left == ["good"]
-    assert [(f.plugin, f.hook, f.action) for f in played.harness.hooks.faults.recent] == [
-        ("bad", "lifespan", "contained")
-    ]
-
-
-def test_hook_lifespan_tasks_are_supervised(run):
-    ticks: list[int] = []
-
-    async def fails() -> None:
-        await anyio.sleep(1)
-        raise ValueError("broken task")
-
-    async def for_ever() -> None:
-        try:
-            await anyio.sleep_forever()
-        finally:
-            ticks.append(1)
-
-    @asynccontextmanager
-    async def lifespan(tasks: Any) -> Any:
-        tasks.start(fails)
-        tasks.start(for_ever)
-        yield
-
-    async def act_on(agent: Any) -> Any:
-        await anyio.sleep(2)
-        return await agent.run("go")
-
-    played = play(run, plugin("tasks", lifespan=lifespan), act_on=act_on)
-    assert played.result.ok and ticks == [1]
-    assert [(f.plugin, f.error.message) for f in played.harness.hooks.faults.recent] == [("tasks", "broken task")]
-
-
-@tool(read_only=True)
-async def brought() -> str:
-    """Came with a plugin."""
-    return "brought"
-
-
-COLLECTING = {
-    "register_tools": lambda: [brought],
-    "register_providers": lambda: [ScriptedModel(name="other")],
-    "register_stores": lambda: [MemoryStore()],
-    "register_events": lambda: [EventType("acme/note")],
-    "prompt_sections": lambda: [Section("acme", lambda agent: "Be brief.", 10)],
-}
-
-
-def gone(harness: Any) -> list[bool]:
-    return [
-        "brought" not in harness.tools,
-        "acme/note" not in harness.event_types,
-        "memory" not in harness.stores,
-        not harness.sections,
-    ]
-
-
-@pytest.mark.parametrize("hook", sorted(COLLECTING))
-def test_hook_collecting(run, hook):
-    played = play(run, plugin("brings", **{hook: COLLECTING[hook]}))
-    assert played.result.ok
-    assert gone(played.harness).count(False) == (0 if hook == "register_providers" else 1)
-    played.harness.plugins.unregister("brings")
-    assert all(gone(played.harness)), "what a plugin registered leaves with it (H4)"
-
-
-@pytest.mark.parametrize("hook", sorted(COLLECTING))
-@pytest.mark.parametrize("broken", [raising(), lambda: [object()], lambda: 7], ids=["raises", "stranger", "no list"])
-def test_hook_collecting_fault_stops_the_start(run, hook, broken):
-    with pytest.raises(PluginError, match="'bad'"):
-        play(run, plugin("bad", **{hook: broken}))
-
-
-@pytest.mark.parametrize("hook", sorted(COLLECTING))
-def test_H4_a_duplicate_name_fails_the_start_naming_both(run, hook):
-    with pytest.raises(PluginError, match=r"second.*first|first.*second"):
-        play(run, plugin("first", **{hook: COLLECTING[hook]}), plugin("second", **{hook: COLLECTING[hook]}))
-
-
-def test_ask_has_no_deadline(run):
-    """A person may take longer than any guard (H1)."""
-    from checkrein.agents import Approver
-
-    class Slow:
-        async def decide(self, agent: Any, approval: Any) -> str:
-            await anyio.sleep(3600)
-            return "allowed_once"
-
-    @asynccontextmanager
-    async def lifespan(harness: Any) -> Any:
-        harness.provide(Approver, Slow(), "asks")
-        yield
-
-    played = play(run, plugin("asks", tools_guard=lambda: Ask("really?"), lifespan=lifespan))
-    assert played.outcomes == ["acted 1"] and played.took_s == pytest.approx(3600, abs=1)
-
-
-def test_T5_stop_after_calls_is_a_cancel_by_its_author(run):
-    played = play(run, plugin("budget", turn_continuation=lambda: Stop("enough")))
-    assert (played.result.reason.kind, played.result.reason.cause.plugin) == ("cancelled", "budget")

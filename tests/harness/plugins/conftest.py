@@ -1,4 +1,4 @@
-"""Distributions made for a test: real metadata and real modules in a folder on sys.path."""
+"""Distributions made for a test, real metadata and real modules in a folder on sys.path; and the kit of these tests."""
 
 from __future__ import annotations
 
@@ -12,6 +12,8 @@ from textwrap import dedent
 import pytest
 
 from checkrein.discovery import PLUGINS, Found, discover
+
+sys.path.insert(0, str(Path(__file__).parent))
 
 _serial = itertools.count()
 

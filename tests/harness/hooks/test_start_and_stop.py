@@ -1,0 +1,158 @@
+"""H1, H4: the hooks of start and stop: lifespan, and what the collecting hooks register."""
+
+from __future__ import annotations
+
+from contextlib import asynccontextmanager
+from typing import Any
+
+import anyio
+import pytest
+from hookkit import play, plugin, raising
+
+from checkrein import tool
+from checkrein.errors import PluginError
+from checkrein.eventtypes import EventType
+from checkrein.memory_store import MemoryStore
+from checkrein.prompt import Section
+from checkrein.testing import ScriptedModel
+
+# --- lifespan -----------------------------------------------------------------------------------------------
+
+
+def test_hook_lifespan(run):
+    order: list[str] = []
+
+    def living(name: str) -> Any:
+        @asynccontextmanager
+        async def lifespan(harness: Any, tasks: Any) -> Any:
+            order.append(f"{name} in")
+            yield
+            order.append(f"{name} out")
+
+        return plugin(name, lifespan=lifespan)
+
+    play(run, living("a"), plugin("none", lifespan=lambda: None), living("b"))
+    assert order == ["a in", "b in", "b out", "a out"]
+
+
+@pytest.mark.parametrize("how", ["raises", "late"])
+def test_hook_lifespan_fault_at_the_start_stops_a_required_plugin(run, how):
+    left: list[str] = []
+
+    @asynccontextmanager
+    async def good() -> Any:
+        try:
+            yield
+        finally:
+            left.append("good")
+
+    @asynccontextmanager
+    async def bad() -> Any:
+        if how == "late":
+            await anyio.sleep_forever()
+        raise ValueError("broken")
+        yield
+
+    with pytest.raises(PluginError, match=r"'bad'.*lifespan"):
+        play(run, plugin("good", lifespan=good), plugin("bad", lifespan=bad))
+    assert left == ["good"]
+
+
+@pytest.mark.parametrize("how", ["raises", "late"])
+def test_hook_lifespan_fault_at_the_end_is_contained(run, how):
+    left: list[str] = []
+
+    @asynccontextmanager
+    async def good() -> Any:
+        yield
+        left.append("good")
+
+    @asynccontextmanager
+    async def bad() -> Any:
+        yield
+        if how == "late":
+            await anyio.sleep_forever()
+        raise ValueError("broken")
+
+    played = play(run, plugin("good", lifespan=good), plugin("bad", lifespan=bad))
+    assert played.result.ok and left == ["good"]
+    assert [(f.plugin, f.hook, f.action) for f in played.harness.hooks.faults.recent] == [
+        ("bad", "lifespan", "contained")
+    ]
+
+
+def test_hook_lifespan_tasks_are_supervised(run):
+    ticks: list[int] = []
+
+    async def fails() -> None:
+        await anyio.sleep(1)
+        raise ValueError("broken task")
+
+    async def for_ever() -> None:
+        try:
+            await anyio.sleep_forever()
+        finally:
+            ticks.append(1)
+
+    @asynccontextmanager
+    async def lifespan(tasks: Any) -> Any:
+        tasks.start(fails)
+        tasks.start(for_ever)
+        yield
+
+    async def act_on(agent: Any) -> Any:
+        await anyio.sleep(2)
+        return await agent.run("go")
+
+    played = play(run, plugin("tasks", lifespan=lifespan), act_on=act_on)
+    assert played.result.ok and ticks == [1]
+    assert [(f.plugin, f.error.message) for f in played.harness.hooks.faults.recent] == [("tasks", "broken task")]
+
+
+# --- collecting hooks ---------------------------------------------------------------------------------------
+
+
+@tool(read_only=True)
+async def brought() -> str:
+    """Came with a plugin."""
+    return "brought"
+
+
+COLLECTING = {
+    "register_tools": lambda: [brought],
+    "register_providers": lambda: [ScriptedModel(name="other")],
+    "register_stores": lambda: [MemoryStore()],
+    "register_events": lambda: [EventType("acme/note")],
+    "prompt_sections": lambda: [Section("acme", lambda agent: "Be brief.", 10)],
+}
+
+
+def gone(harness: Any) -> list[bool]:
+    return [
+        "brought" not in harness.tools,
+        "acme/note" not in harness.event_types,
+        "memory" not in harness.stores,
+        not harness.sections,
+    ]
+
+
+@pytest.mark.parametrize("hook", sorted(COLLECTING))
+def test_hook_collecting(run, hook):
+    played = play(run, plugin("brings", **{hook: COLLECTING[hook]}))
+    assert played.result.ok
+    assert gone(played.harness).count(False) == (0 if hook == "register_providers" else 1)
+    played.harness.plugins.unregister("brings")
+    assert all(gone(played.harness)), "what a plugin registered leaves with it (H4)"
+
+
+@pytest.mark.parametrize("hook", sorted(COLLECTING))
+@pytest.mark.parametrize("broken", [raising(), lambda: [object()], lambda: 7], ids=["raises", "stranger", "no list"])
+def test_hook_collecting_fault_stops_the_start(run, hook, broken):
+    with pytest.raises(PluginError, match="'bad'"):
+        play(run, plugin("bad", **{hook: broken}))
+
+
+@pytest.mark.parametrize("hook", sorted(COLLECTING))
+def test_H4_a_duplicate_name_fails_the_start_naming_both(run, hook):
+    with pytest.raises(PluginError, match=r"second.*first|first.*second"):
+        play(run, plugin("first", **{hook: COLLECTING[hook]}), plugin("second", **{hook: COLLECTING[hook]}))
