@@ -18,6 +18,7 @@ from checkrein.eventtypes import Balance, EventType
 from checkrein.messages import USER, CallBlock, TextBlock, Usage
 from checkrein.session import Session
 
+HELLO = [TextBlock("hello")]
 HOME = Path(checkrein.__file__).parent
 TYPES = {
     "job/open": EventType("job/open", balance=Balance("job/open", "job/close", "job", lambda e: {"why": "closed"})),
@@ -69,23 +70,23 @@ def steps(held: Session) -> list[Callable[[], Any]]:
     at = {"turn": 1, "step": 1}
     call = {**at, "call_id": "c1.1.1"}
     other = {**at, "call_id": "c1.1.2"}
-    text = [TextBlock("hello")]
     answer = [TextBlock("let me"), CallBlock("c1.1.1", "act", '{"n":1}'), CallBlock("c1.1.2", "act", "{}")]
     header = {"provider": "p", "model": "m", "settings": {}, "system": ["a" * 16], "tools": []}
     request = {"attempt": 1, "messages": 1, "digest": "d"}
+    summary = {"message": {"role": "user", "content": "short"}, "tokens_before": 9, "tokens_after": 1}
     second = {"turn": 2, "step": 1}
     return [
-        lambda: append(ev.InboxAccepted, id="i1", kind="queued", content=text, source=USER),
-        lambda: append(ev.InboxAccepted, id="i2", kind="steering", content=text, source=USER),
-        lambda: append(ev.InboxAccepted, id="i3", kind="context", content=text, source=USER),
-        lambda: append(ev.InboxAccepted, id="i4", kind="queued", content=text, source=USER, key="k"),
+        lambda: append(ev.InboxAccepted, id="i1", kind="queued", content=HELLO, source=USER),
+        lambda: append(ev.InboxAccepted, id="i2", kind="steering", content=HELLO, source=USER),
+        lambda: append(ev.InboxAccepted, id="i3", kind="context", content=HELLO, source=USER),
+        lambda: append(ev.InboxAccepted, id="i4", kind="queued", content=HELLO, source=USER, key="k"),
         lambda: append(ev.InboxReplaced, id="i4", content=[TextBlock("other")]),
         lambda: append(ev.InboxDiscarded, id="i4", reason="withdrawn"),
         lambda: append(ev.TurnStart, turn=1, trigger={"kind": "input", "ids": ["i1"]}),
-        lambda: append(ev.UserInput, turn=1, id="i1", content=text, source=USER),
+        lambda: append(ev.UserInput, turn=1, id="i1", content=HELLO, source=USER),
         lambda: append(ev.StepStart, **at),
-        lambda: append(ev.SteeringInput, **at, id="i2", content=text, source=USER),
-        lambda: append(ev.ContextInput, **at, id="i3", content=text, source=USER),
+        lambda: append(ev.SteeringInput, **at, id="i2", content=HELLO, source=USER),
+        lambda: append(ev.ContextInput, **at, id="i3", content=HELLO, source=USER),
         lambda: append(ev.PromptPart, id="a" * 16, kind="system", content="be brief"),
         lambda: append(ev.RequestHeader, **at, reason="initial", **header),
         lambda: append(ev.RequestStart, **at, header=state.header.seq, **request),
@@ -97,30 +98,23 @@ def steps(held: Session) -> list[Callable[[], Any]]:
         lambda: append(ev.ToolStarted, **other, attempt=1, effect="effectful"),
         lambda: append(ev.ToolCalled, **at, call_id="c1.1.2.1", name="act", parent="c1.1.2"),
         lambda: append(ev.ToolStarted, **at, call_id="c1.1.2.1", attempt=1, effect="read_only"),
-        lambda: append(ev.ToolResulted, **at, call_id="c1.1.2.1", content=text, is_error=False),
-        lambda: append(ev.ToolEnded, **other, content=text, is_error=False),
+        lambda: append(ev.ToolResulted, **at, call_id="c1.1.2.1", content=HELLO, is_error=False),
+        lambda: append(ev.ToolEnded, **other, content=HELLO, is_error=False),
         lambda: held.append_free("job/open", {"job": "j1"}, plugin="jobs"),
         lambda: append(ev.ApprovalAsked, id="a1", call_id="c1.1.1", summary="?"),
         lambda: append(ev.ApprovalDecided, id="a1", outcome="denied"),
-        lambda: append(ev.ToolResulted, **call, content=text, is_error=True),
+        lambda: append(ev.ToolResulted, **call, content=HELLO, is_error=True),
         lambda: append(ev.ToolResulted, **other, end=held.state.calls["c1.1.2"].end.seq, is_error=False),
         lambda: held.append_free("job/close", {"job": "j1"}, plugin="jobs"),
         lambda: append(ev.StepEnd, **at),
         lambda: append(ev.TurnEnd, turn=1, reason=ev.Reason("completed"), steps=1),
         lambda: held.append_free("note/seen", {"message": {"role": "user", "content": "seen"}}, plugin="notes"),
         lambda: append(ev.CompactionStart, id="k1", range=(0, 5)),
-        lambda: append(
-            ev.CompactionSummary,
-            id="k1",
-            range=(0, 5),
-            message={"role": "user", "content": "short"},
-            tokens_before=9,
-            tokens_after=1,
-        ),
+        lambda: append(ev.CompactionSummary, id="k1", range=(0, 5), **summary),
         lambda: append(ev.CompactionEnd, id="k1", range=(0, 5), outcome="ok"),
-        lambda: append(ev.InboxAccepted, id="i5", kind="queued", content=text, source=USER),
+        lambda: append(ev.InboxAccepted, id="i5", kind="queued", content=HELLO, source=USER),
         lambda: append(ev.TurnStart, turn=2, trigger={"kind": "input", "ids": ["i5"]}),
-        lambda: append(ev.UserInput, turn=2, id="i5", content=text, source=USER),
+        lambda: append(ev.UserInput, turn=2, id="i5", content=HELLO, source=USER),
         lambda: append(ev.StepStart, **second),
         lambda: append(ev.RequestStart, **second, header=state.header.seq, **request),
         lambda: append(ev.RequestEnd, **second, attempt=1, outcome="ok", usage=Usage(input=1, output=1)),
@@ -135,6 +129,14 @@ def steps(held: Session) -> list[Callable[[], Any]]:
         lambda: held.append_free("job/open", {"job": "j2"}, plugin="jobs"),
         lambda: append(ev.CompactionStart, id="k2", range=(0, 5)),
     ]
+
+
+def whole() -> Session:
+    """A session in which all of that happened."""
+    held = session()
+    for step in steps(held):
+        step()
+    return held
 
 
 class Strike:

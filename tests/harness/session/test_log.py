@@ -1,4 +1,4 @@
-"""L1-L7, L9 and P4: what a session keeps, refuses and derives; with the real loop where a rule is about it."""
+"""L1-L4 and T3: what a session keeps, what it refuses, whom it tells; with the real loop where a rule is about it."""
 
 from __future__ import annotations
 
@@ -7,37 +7,20 @@ import math
 from typing import Any
 
 import anyio
-import msgspec
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
-from sessionkit import TYPES, check_agrees, dump, session, state_of, steps
+from sessionkit import HELLO, TYPES, check_agrees, session, state_of, steps, whole
 
 from checkrein import Agent, Harness, hookimpl, tool
 from checkrein import events as ev
-from checkrein.agents import AgentSpec
 from checkrein.closing import closed
-from checkrein.codec import decode, encode, seal
+from checkrein.codec import decode
 from checkrein.errors import InvariantViolation, NotPlainJSON, RefusedAtAppend
-from checkrein.events import FreeEvent
 from checkrein.memory_store import MemoryStore
-from checkrein.messages import USER, CallBlock, TextBlock
-from checkrein.recovery import recover
-from checkrein.requests import rebuild
+from checkrein.messages import USER
 from checkrein.session import Session
 from checkrein.testing import ScriptedModel, call, text, thinking, usage
 
-HELLO = [TextBlock("hello")]
-
-
-def whole() -> Session:
-    held = session()
-    for step in steps(held):
-        step()
-    return held
-
-
-# --- L1 ---------------------------------------------------------------------------------------------------
+# --- L1 -----------------------------------------------------------------------------------------------------
 
 
 def test_L1_every_projection_is_a_fold_of_the_log():
@@ -89,7 +72,7 @@ def test_L1_the_loop_keeps_no_second_copy(run):
     assert used == used_after and pending == pending_after == ["i2"]
 
 
-# --- L2 ---------------------------------------------------------------------------------------------------
+# --- L2 -----------------------------------------------------------------------------------------------------
 
 
 def test_L2_events_are_immutable_contiguous_and_encoded_once():
@@ -157,7 +140,8 @@ def test_L2_too_deep_is_refused_not_a_crash():
         deep = deep[0]
 
 
-# --- L3 ---------------------------------------------------------------------------------------------------
+# --- L3 -----------------------------------------------------------------------------------------------------
+
 
 ILLEGAL: list[tuple[str, type[ev.Event], dict[str, Any]]] = [
     ("O2", ev.TurnEnd, {"turn": 1, "reason": ev.Reason("completed"), "steps": 0}),
@@ -224,7 +208,7 @@ def test_L3_append_needs_no_loop_and_does_no_io():
     check_agrees(held)
 
 
-# --- L4 ---------------------------------------------------------------------------------------------------
+# --- L4 -----------------------------------------------------------------------------------------------------
 
 
 def test_L4_every_observer_is_called_whatever_the_one_before_raised():
@@ -303,215 +287,3 @@ def test_L4_an_interrupt_of_an_observer_does_not_lose_what_it_appended():
     with pytest.raises(KeyboardInterrupt):
         held.append_free("x/ask", {})
     assert [e.type for e in held.events[1:]] == ["x/ask", "x/answer"]
-
-
-# --- L5 ---------------------------------------------------------------------------------------------------
-
-
-def test_L5_whatever_append_accepted_loads_byte_for_byte():
-    held = whole()
-    found = recover_lines(held.lines)
-    assert found.events == held.events and found.lines == held.lines and not found.gaps
-    assert [seal(encode(event)) for event in found.events] == held.lines
-
-
-def recover_lines(lines: list[bytes]) -> Any:
-    from checkrein.store import StoredLog
-
-    return recover(StoredLog(lines))
-
-
-JSON = st.recursive(
-    st.none()
-    | st.booleans()
-    | st.integers(-(2**53), 2**53)
-    | st.floats(allow_nan=False, allow_infinity=False)
-    | st.text(),
-    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(), inner, max_size=4),
-    max_leaves=12,
-)
-
-
-@settings(max_examples=150, deadline=None)
-@given(st.dictionaries(st.text(), JSON, max_size=5), st.text(min_size=1, max_size=20))
-def test_L5_any_plain_json_of_any_type_word_comes_back(fields, word):
-    held = session()
-    try:
-        held.append_free(word, fields)
-    except RefusedAtAppend:
-        assert any(name in fields for name in ("type", "seq", "time", "crc")) or word in ev.KNOWN or _surrogate(word)
-        return
-    again = recover_lines(held.lines).events[-1]
-    assert again == held.events[-1] and seal(encode(again)) == held.lines[-1]
-
-
-def _surrogate(word: str) -> bool:
-    return any("\ud800" <= char <= "\udfff" for char in word)
-
-
-def test_L5_unknown_types_and_unknown_words_are_kept_opaque():
-    """A later version's log opens here, and is written on without a change to its bytes."""
-    held = whole()
-    closed(held, ev.Reason("interrupted"))
-    future = [
-        {"type": "step/pause", "seq": 0, "time": 1, "turn": 3, "why": ["new", {"a": None}]},
-        {"type": "turn/start", "seq": 0, "time": 1, "turn": 3, "trigger": {"kind": "telepathy"}, "mood": "good"},
-        {"type": "turn/end", "seq": 0, "time": 1, "turn": 3, "reason": "a word", "steps": 0},
-    ]
-    lines = list(held.lines)
-    for fields in future:
-        fields["seq"] = len(lines)
-        lines.append(seal(msgspec.json.encode(fields)))
-    found = recover_lines(lines)
-    assert found.lines == lines and not found.gaps
-    again = Session.load("s", found.events, found.lines, dict(TYPES))
-    assert type(again.events[-3]) is FreeEvent and type(again.events[-1]) is FreeEvent
-    assert not again.state.turn_open and again.state.turn == 3, "structural members are read all the same"
-    again.append(ev.InboxAccepted, id="i9", kind="queued", content=HELLO, source=USER)
-    assert again.lines[: len(lines)] == lines
-
-
-# --- L6 ---------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.checkrein_oracle_off(reason="appends that are refused are the subject")
-def test_L6_a_plugins_pairs_are_balanced_by_its_rule():
-    held = session()
-    held.append_free("job/open", {"job": "a"}, plugin="jobs")
-    with pytest.raises(InvariantViolation, match="O22"):
-        held.append_free("job/open", {"job": "a"})
-    with pytest.raises(InvariantViolation, match="O22"):
-        held.append_free("job/close", {"job": "b"})
-    held.append(ev.InboxAccepted, id="i1", kind="queued", content=HELLO, source=USER)
-    held.append(ev.TurnStart, turn=1, trigger={})
-    closed(held, ev.Reason("interrupted"))
-    closing = next(event for event in held.events if event.type == "job/close")
-    assert isinstance(closing, FreeEvent) and closing.fields == {"why": "closed", "job": "a", "plugin": "jobs"}
-
-
-def test_L6_a_model_visible_event_is_seen_with_and_without_its_plugin():
-    held = whole()
-    stranger = Session.load("s", held.events, held.lines, {})
-    assert dump(list(stranger.state.history.view())) == dump(list(held.state.history.view()))
-
-
-# --- L7 ---------------------------------------------------------------------------------------------------
-
-
-def test_L7_every_request_can_be_rebuilt_to_its_digest(run):
-    @tool(read_only=True)
-    async def look(n: int) -> str:
-        """Look."""
-        return f"saw {n}"
-
-    class Changes:
-        @hookimpl
-        def agent_request(self, request: Any, step: int) -> Any:
-            return request.replace(settings={"step": step}, messages=list(request.messages)[-2 * step :])
-
-    model = ScriptedModel(
-        [thinking("hm", metadata="c2ln"), call("look", {"n": 1})], call("look", {"n": 2}), "done", record=True
-    )
-
-    async def main() -> list[Any]:
-        async with Agent(model, tools=[look], plugins=[Changes()], system_prompt="be brief") as agent:
-            (await agent.run("go")).check()
-            return list(agent.session.events)
-
-    events = run(main)
-    starts = [event for event in events if type(event) is ev.RequestStart]
-    assert len(starts) == 3
-    for start, sent in zip(starts, model.requests, strict=True):
-        request, digest = rebuild(events, start.seq)
-        assert digest == start.digest
-        assert list(request.messages) == list(sent.messages) and request.settings == sent.settings
-
-
-# --- L9 ---------------------------------------------------------------------------------------------------
-
-
-def test_L9_text_is_cleaned_at_the_border_and_counted(run):
-    @tool(read_only=True)
-    async def odd() -> str:
-        """Return half a character."""
-        return "half \ud83d"
-
-    async def main() -> list[Any]:
-        model = ScriptedModel([text("smile \ud83d\ude00 half \ud800"), call("odd")], "done")
-        async with Agent(model, tools=[odd], system_prompt="be \udfff brief") as agent:
-            (await agent.run("in \ud800put")).check()
-            return list(agent.session.events)
-
-    events = run(main)
-    said = {type(e): e for e in events}
-    assert said[ev.InboxAccepted].content[0].text == "in \ufffdput" and said[ev.InboxAccepted].cleaned == 1
-    first = next(e for e in events if type(e) is ev.AssistantAnswer)
-    assert first.content[0].text == "smile \U0001f600 half \ufffd" and first.cleaned == 1
-    assert said[ev.ToolResulted].content[0].text == "half \ufffd" and said[ev.ToolResulted].cleaned == 1
-
-
-def test_L9_a_surrogate_that_reaches_append_is_refused_and_says_what_to_do():
-    held = session()
-    with pytest.raises(RefusedAtAppend, match="clean"):
-        held.append(ev.InboxAccepted, id="i1", kind="queued", content=[TextBlock("\ud800")], source=USER)
-    check_agrees(held)
-
-
-# --- P4 ---------------------------------------------------------------------------------------------------
-
-
-def test_P4_two_harnesses_in_one_process_share_nothing(run):
-    class Counts:
-        def __init__(self) -> None:
-            self.seen: list[str] = []
-
-        @hookimpl
-        def session_event(self, session: Any, event: Any) -> None:
-            self.seen.append(session.id)
-
-    @tool
-    async def one() -> str:
-        """One."""
-        return "1"
-
-    @tool(name="one")
-    async def other() -> str:
-        """Another of this name."""
-        return "2"
-
-    async def main() -> None:
-        a, b = Counts(), Counts()
-        options: dict[str, Any] = {"found": (), "overrides": {"model": "scripted:x"}}
-        first = Harness(tools=[one], plugins=[a], providers=[ScriptedModel(call("one"), "a")], **options)
-        second = Harness(tools=[other], plugins=[b], providers=[ScriptedModel(call("one"), "b")], **options)
-        first.specs = second.specs = [AgentSpec(model="scripted:x")]
-        async with first, second:
-            x, y = first.agents["main"], second.agents["main"]
-            results: list[Any] = []
-            async with anyio.create_task_group() as group:
-                group.start_soon(lambda: _run(x, results))
-                group.start_soon(lambda: _run(y, results))
-            assert sorted(result.text for result in results) == ["a", "b"]
-            assert set(a.seen) == {x.session.id} and set(b.seen) == {y.session.id}
-            first.plugins.unregister(first.plugins.names()[0])
-            assert second.plugins.names() and not first.plugins.names()
-            outcomes = [e.content[0].text for s in (x, y) for e in s.session.events if type(e) is ev.ToolResulted]
-            assert outcomes == ["1", "2"]
-            assert x.session.state.types is not y.session.state.types
-
-    async def _run(agent: Any, results: list[Any]) -> None:
-        results.append(await agent.run("go"))
-
-    run(main)
-
-
-def test_a_call_block_is_known_from_the_answer_alone():
-    """R2: calls are known from the answers' blocks, not only from tool/call."""
-    held = session()
-    for step in steps(held)[:43]:
-        step()
-    assert type(held.events[-1]) is ev.AssistantAnswer and isinstance(held.events[-1].content[0], CallBlock)
-    assert list(held.state.due) == ["c2.1.1", "c2.1.2"]
-    closed(held, ev.Reason("interrupted"))
-    codes = [e.error.code for e in held.events if type(e) is ev.ToolResulted and e.error]
-    assert codes[-2:] == ["NOT_STARTED", "NOT_STARTED"]
