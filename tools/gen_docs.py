@@ -53,8 +53,8 @@ system_prompt = "You are a careful engineer."
 [agents.plugins.budget]             # single keys, for this agent only
 {example_key} = {example_value}
 
-[plugins]
-block = ["compaction"]
+[plugins.compaction]
+threshold = 0.7
 
 [session]
 store = "jsonl"
@@ -75,6 +75,20 @@ list is replaced.
 `"${{NAME}}"` in a text of layers 2, 4 and 5 is replaced by that environment variable; an unset one is an error, and
 `"$${{NAME}}"` is the text itself. A project's file may come from anywhere, so it reads no environment.
 
+## Trust
+
+A project's file that was merely found in the folder may set agents, models and limits. What reaches beyond the folder
+needs your trust: `loop`, the switches of `[plugins]`, and the keys a plugin names as such:
+
+{needs_trust}
+
+Until then nothing starts (exit 3), with or without a terminal. There are three ways to give it:
+
+- `checkrein config trust` remembers the file, for what it says of the loop and of plugins now; when that changes,
+  you are asked for it again. `--forget` takes it back.
+- `--config checkrein.toml`, or `Harness("checkrein.toml")` in a program: a file that somebody names is trusted.
+- set these keys in your own file instead.
+
 ## Environment
 
 | variable | sets |
@@ -94,7 +108,7 @@ def config_md() -> str:
     variables = "\n".join(f"| `{name}` | `{'.'.join(path)}` |" for name, (path, _) in SHORT_NAMES.items())
     types = builtin_configs()
     key, value = _example(types.get("budget"))
-    parts = [INTRO.format(variables=variables, example_key=key, example_value=value)]
+    parts = [INTRO.format(variables=variables, example_key=key, example_value=value, needs_trust=_trust_rows())]
     for title, type_ in SECTIONS:
         parts.append(f"## {title}\n\n{_table(type_)}")
     parts.append(
@@ -242,12 +256,27 @@ def schema_json() -> str:
 
 def builtin_configs() -> dict[str, Any]:
     """The `Config` of each built-in plugin, None for one without."""
+    return {name: getattr(plugin, "Config", None) for name, plugin in builtin_plugins().items()}
+
+
+def builtin_plugins() -> dict[str, Any]:
+    """The built-in plugins, by name."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-    configs: dict[str, Any] = {}
+    plugins: dict[str, Any] = {}
     for name, value in sorted(project["entry-points"]["checkrein.plugins"].items()):
         module, _, attribute = value.partition(":")
-        configs[name] = getattr(getattr(importlib.import_module(module), attribute), "Config", None)
-    return configs
+        plugins[name] = getattr(importlib.import_module(module), attribute)
+    return plugins
+
+
+def _trust_rows() -> str:
+    """The keys of the built-in plugins that need trust, a line for each plugin."""
+    keys = {name: getattr(plugin, "needs_trust", ()) for name, plugin in builtin_plugins().items()}
+    return "\n".join(
+        f"- `[plugins.{name}]`: {', '.join('every key' if key == '*' else f'`{key}`' for key in needed)}"
+        for name, needed in keys.items()
+        if needed
+    )
 
 
 GENERATED = {"config.md": config_md, "hooks.md": hooks_md, "checkrein.schema.json": schema_json}

@@ -28,7 +28,7 @@ from .owner import Owner, ours
 from .plugins import PluginManager, PluginReport
 from .prompt import Section
 from .providers import Provider, Providers
-from .registration import collect, leave
+from .registration import check_trust, collect, leave
 from .requests import Parts
 from .services import Services
 from .session import Session
@@ -81,7 +81,7 @@ class Harness:
         found: Iterable[Found] | None = None,
     ) -> None:
         self.workspace = Path(workspace) if workspace is not None else Path.cwd()
-        loaded = None if config is not None else _load(path, overrides, self.workspace)
+        self.loaded = loaded = None if config is not None else _load(path, overrides, self.workspace)
         self.config = loaded.config if loaded is not None else config or HarnessConfig()
         self.config_hash = loaded.hash if loaded is not None else ""
         self.config_files = list(loaded.files) if loaded is not None else []
@@ -149,6 +149,7 @@ class Harness:
     def load(self) -> list[PluginReport]:
         """Load plugins and collect what they bring; starts nothing, so it also serves `checkrein plugins`."""
         self.plugins.load(self.specs)
+        check_trust(self)
         self.hooks.attach(self.plugins)
         self.plugins.on_change(self._plugin_changed)
         collect(self, self._own_tools, self._own_providers)
@@ -332,8 +333,7 @@ class Harness:
     @property
     def store_name(self) -> str:
         """The store's name, `memory` without one."""
-        store = self._current_store()
-        return store.name if store is not None else "memory"
+        return store.name if (store := self._current_store()) is not None else "memory"
 
     def _current_store(self) -> Store | None:
         return self._store if self._store is not None else self.stores.get(self.config.session.store)

@@ -17,7 +17,20 @@ if TYPE_CHECKING:
     from .harness import Harness
     from .tools import Tool
 
-__all__ = ["collect", "leave"]
+__all__ = ["check_trust", "collect", "leave"]
+
+
+def check_trust(harness: Harness) -> None:
+    """Refuse a project's file that nobody named or trusts where it needs that, before any hook is called.
+
+    Raises:
+        ConfigError: with the keys, and what to do.
+    """
+    loaded, plugins = harness.loaded, harness.plugins
+    if loaded is not None and loaded.project and not loaded.named:
+        from .config.trust import refuse_untrusted
+
+        refuse_untrusted(loaded, {name: getattr(plugins.plugin(name), "needs_trust", ()) for name in plugins.names()})
 
 
 def collect(harness: Harness, tools: Sequence[Tool | Callable[..., Any]], providers: Sequence[Provider]) -> None:

@@ -34,6 +34,7 @@ class Plugin:
     """
 
     Config = OpenAIConfig
+    needs_trust = ("base_url", "api_key_env", "headers", "endpoints")  # what decides who gets which key
 
     def __init__(self, config: OpenAIConfig | None = None) -> None:
         config = config or OpenAIConfig()

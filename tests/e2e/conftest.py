@@ -10,12 +10,14 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import pytest
+
+from checkrein.errors import ConfigError
 
 sys.path.insert(0, str(Path(__file__).parent))
 
@@ -107,8 +109,16 @@ class Cli:
         out, err = process.communicate(stdin, timeout=TIMEOUT_S)
         return Done(process.returncode, out.decode(), err.decode())
 
-    def config(self, text: str) -> None:
-        (self.folder / "checkrein.toml").write_text(text, encoding="utf-8")
+    def config(self, text: str, *, trusted: bool = True) -> None:
+        """Write the project's file; it is the user's own unless it is not to be `trusted`."""
+        from checkrein.config import load_config
+        from checkrein.config.trust import trust
+
+        file = self.folder / "checkrein.toml"
+        file.write_text(text, encoding="utf-8")
+        with suppress(ConfigError):  # the command itself is to say what is wrong
+            if trusted:
+                trust(load_config(file, environ={}), self.environment())
 
     def script(self, *turns: str, more: str = "") -> None:
         """A config whose model plays these turns, TOML each."""

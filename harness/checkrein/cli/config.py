@@ -1,4 +1,4 @@
-"""`checkrein config`: is the configuration right, what is in force and from where, and its JSON Schema."""
+"""`checkrein config`: is the configuration right, what is in force and from where, its JSON Schema, and trust."""
 
 from __future__ import annotations
 
@@ -46,6 +46,27 @@ def check(path: str | None, no_plugin: tuple[str, ...]) -> None:
 
 def _warn(text: str) -> None:
     click.echo(f"warning: {printable(text)}", err=True)
+
+
+@config.command()
+@click.argument("path", required=False, type=click.Path())
+@click.option("--forget", is_flag=True, help="Trust it no longer.")
+def trust(path: str | None, forget: bool) -> None:
+    """Trust PATH, or the file found here, with what it says of plugins now. Read it first.
+
+    Who trusts a file lets it set rules for tools and hosts that get keys. It is asked for again when that changes.
+    """
+    from checkrein.config import trust as trusting
+    from checkrein.errors import ConfigError
+
+    loaded = load(path)
+    if loaded.project_file is None:
+        raise ConfigError("expected a checkrein.toml in this folder, got none; go to its folder, or name it")
+    store = (trusting.forget if forget else trusting.trust)(loaded)
+    for key, value, _ in _rows(loaded.project, (), {}):
+        if not forget and ".plugins." in f".{key}":
+            click.echo(printable(f"{key} = {json.dumps(value, ensure_ascii=False)}"))
+    click.echo(printable(f"{'no longer trusted' if forget else 'trusted'}: {loaded.project_file} (kept in {store})"))
 
 
 @config.command()

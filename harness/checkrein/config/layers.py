@@ -44,6 +44,8 @@ class LoadedConfig(Struct, frozen=True):
         root: the folder that relative paths of the config start from.
         origins: the file, variable or command line that set a key, by path (`agents[0].model`).
         document: the effective configuration as a plain document, with `${NAME}` as in `hash`.
+        project: the project's file alone, as it was read.
+        named: whether somebody named the project's file, or it is the user's; else it was merely found (trust.py).
     """
 
     config: HarnessConfig
@@ -53,6 +55,8 @@ class LoadedConfig(Struct, frozen=True):
     root: Path
     origins: Mapping[str, str]
     document: Mapping[str, Any]
+    project: Mapping[str, Any]
+    named: bool
 
     @property
     def found(self) -> bool:
@@ -94,11 +98,16 @@ def load_config(
     cwd = Path.cwd() if cwd is None else cwd
     project = _project_file(path, cwd)
     user = user_file(environ)
-    if user is not None and (not user.is_file() or (project is not None and user.samefile(project))):
+    if user is not None and not user.is_file():
+        user = None
+    own = user is not None and project is not None and user.samefile(project)
+    if own:
         user = None
     merged = _Merged()
+    said: dict[str, Any] = {}
     for file in (each for each in (user, project) if each is not None):
-        _lay(merged, read_toml(file), str(file), environ, interpolated=file is not project)
+        said = read_toml(file)
+        _lay(merged, said, str(file), environ, interpolated=file is not project)
     for label, document in environment_layers(environ):
         _lay(merged, _agents_as_list(document), label, environ, interpolated=True)
     for key, value in _plain(overrides or {}).items():
@@ -115,6 +124,8 @@ def load_config(
         (project.parent if project is not None else cwd).absolute(),
         {join("", steps): label for steps, label in merged.origins.items()},
         document,
+        said if project is not None else {},
+        path is not None or own,
     )
 
 

@@ -80,7 +80,7 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_H6_agents_and_their_overrides_come_from_the_file(project: Path, backend: str) -> None:
     async def main() -> None:
-        async with Harness(workspace=project, plugins=[Watch]) as harness:
+        async with Harness(project, workspace=project, plugins=[Watch]) as harness:
             assert [agent.id for agent in harness.agents] == ["one", "two"]
             assert harness.agents["one"].spec.max_steps == 7
             assert "invariants" not in harness.plugins
