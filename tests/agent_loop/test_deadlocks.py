@@ -136,7 +136,7 @@ def test_C12_sending_to_oneself_is_fine(run, scripted):
 
 
 def test_C12_a_task_that_outlives_the_turn_may_wait(run, scripted):
-    """What a tool requested elsewhere is not inside the turn once that has ended."""
+    """What a tool started elsewhere is not inside the turn once that has ended."""
     model = scripted(call("spawn"), "ok", "from behind")
     got: list[str] = []
 
@@ -152,7 +152,7 @@ def test_C12_a_task_that_outlives_the_turn_may_wait(run, scripted):
             async def spawn() -> str:
                 """Start a task."""
                 group.start_soon(behind)
-                return "requested"
+                return "started"
 
             async with Agent(model, tools=[spawn]) as agent:
                 box.append(agent)
