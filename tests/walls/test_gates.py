@@ -46,32 +46,33 @@ def test_types_as_pyright_sees_them() -> None:
     assert not (found := gate("pyright", "--pythonpath", sys.executable)), found
 
 
-def sizes(source: str) -> tuple[int, dict[str, int]]:
-    """Lines of a file, and of each of its functions."""
-    functions = {
-        node.name: (node.end_lineno or 0) - node.lineno + 1
-        for node in ast.walk(ast.parse(source))
-        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef))
-    }
-    return source.count("\n"), functions
+def too_long(source: str, where: str) -> list[str]:
+    """What of a file is over its limit, itself or one of its functions."""
+    found = []
+    if (lines := source.count("\n")) > FILE_LINES:
+        found.append(f"{where}: expected at most {FILE_LINES} lines, got {lines}; split the file by subject")
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
+            lines = (node.end_lineno or 0) - node.lineno + 1
+            if lines > FUNCTION_LINES:
+                at = f"{where}:{node.lineno}: {node.name}"
+                found.append(f"{at}: expected at most {FUNCTION_LINES} lines, got {lines}; give its parts names")
+    return found
 
 
-def test_size_of_files_and_functions() -> None:
-    """No file of the product is over 400 lines, no function over 70."""
-    over: list[str] = []
-    for root in PRODUCT:
-        for path in sorted((ROOT / root).rglob("*.py")):
-            lines, functions = sizes(path.read_text(encoding="utf-8"))
-            if lines > FILE_LINES:
-                over.append(f"{path.relative_to(ROOT)}: {lines} lines")
-            over += [
-                f"{path.relative_to(ROOT)}: {name} has {n} lines" for name, n in functions.items() if n > FUNCTION_LINES
-            ]
+@pytest.mark.parametrize("root", [*PRODUCT, "tests"])
+def test_size_of_files_and_functions(root: str) -> None:
+    """No file, of the product or of its tests, is over 400 lines, and no function over 70."""
+    files = sorted((ROOT / root).rglob("*.py"))
+    assert files
+    over = [line for path in files for line in too_long(path.read_text("utf-8"), str(path.relative_to(ROOT)))]
     assert not over, "\n".join(over)
 
 
 def test_the_size_gate_sees_what_is_too_long() -> None:
-    """The gate itself turns red."""
-    lines, functions = sizes("def long() -> None:\n" + "    pass\n" * 400)
-    assert lines > FILE_LINES
-    assert functions["long"] > FUNCTION_LINES
+    """The gate itself turns red: at a file, and at each function, also one of two with the same name."""
+    long = "def long() -> None:\n" + "    pass\n" * FUNCTION_LINES
+    short = "def long() -> None:\n    pass\n"
+    assert not too_long(short, "a.py")
+    assert [line.split(":")[:2] for line in too_long(long + short, "a.py")] == [["a.py", "1"]]
+    assert too_long("x = 1\n" * (FILE_LINES + 1), "a.py")[0].startswith("a.py: expected at most 400 lines, got 401")
