@@ -7,11 +7,11 @@ from typing import Any
 
 import anyio
 import pytest
-from checkrein_loop.generate import UNBROKEN_CHUNKS
-from checkrein_loop.loop import UNBROKEN_STEPS
 
 from checkrein import Agent, tool
 from checkrein.chunks import CallChunk, Chunk, FinishChunk, TextChunk
+from checkrein_loop.generate import UNBROKEN_CHUNKS
+from checkrein_loop.loop import UNBROKEN_STEPS
 
 
 class Eager:
