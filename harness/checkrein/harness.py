@@ -7,7 +7,6 @@ anything lives elsewhere.
 from __future__ import annotations
 
 import os
-import secrets
 import threading
 import time
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
@@ -391,7 +390,7 @@ class Harness:
 
 def new_session_id() -> str:
     """A session id that sorts by time and is not met twice."""
-    return f"{time.strftime('%Y%m%d-%H%M%S', time.gmtime())}-{secrets.token_hex(3)}"
+    return f"{time.strftime('%Y%m%d-%H%M%S', time.gmtime())}-{os.urandom(3).hex()}"
 
 
 def _load(path: str | os.PathLike[str] | None, overrides: Mapping[str, Any] | None, workspace: Path) -> LoadedConfig:

@@ -9,10 +9,11 @@ from __future__ import annotations
 import re
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
 from operator import attrgetter
 from typing import TYPE_CHECKING
 from zlib import crc32
+
+from msgspec import Struct, field
 
 from .codec import SUFFIX_BYTES, DamagedLine, decode, decode_all
 from .errors import StoreError
@@ -42,8 +43,7 @@ _START = re.compile(rb'\{"type":"')
 _SEARCH = 64  # salvage may read a damaged stretch this many times, so that hostile bytes cost linear time
 
 
-@dataclass(frozen=True, slots=True)
-class Gap:
+class Gap(Struct, frozen=True):
     """A stretch of events that is lost.
 
     Attributes:
@@ -57,8 +57,7 @@ class Gap:
     skipped_bytes: int
 
 
-@dataclass(frozen=True, slots=True)
-class Recovered:
+class Recovered(Struct, frozen=True):
     """What a log holds.
 
     Attributes:

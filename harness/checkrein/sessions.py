@@ -12,8 +12,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct
 
 from . import events as ev
 from .closing import repair
@@ -183,8 +184,7 @@ def _copy_blobs(store: Store, parent: str, copy: str, lines: Sequence[bytes]) ->
 # --- searching --------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class Hit:
+class Hit(Struct, frozen=True):
     """A place where a text was found.
 
     Attributes:

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
+
+from msgspec import Struct
 
 from .errors import StoreError
 
@@ -62,8 +63,7 @@ def check_lines(lines: Sequence[bytes]) -> None:
             raise StoreError(f"expected sealed log lines without newline, got {bytes(line[:80])!r}")
 
 
-@dataclass(frozen=True, slots=True)
-class SessionInfo:
+class SessionInfo(Struct, frozen=True):
     """A line of a listing; a damaged session is listed too, with its `problem`."""
 
     id: str
@@ -76,8 +76,7 @@ class SessionInfo:
     problem: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class StoredLog:
+class StoredLog(Struct, frozen=True):
     """What a store found when it opened a session.
 
     Attributes:

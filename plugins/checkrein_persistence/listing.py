@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import os
 import threading
-from dataclasses import replace
 from pathlib import Path
 
 import msgspec
+from msgspec.structs import replace
 
 from checkrein.recovery import summary
 from checkrein.store import SessionInfo

@@ -6,10 +6,10 @@ Only `resume` needs a model. Nothing here changes the session it copies, replays
 from __future__ import annotations
 
 import json
-from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 import click
+from msgspec.structs import asdict
 
 from .options import config_options
 from .sessions import sessions
