@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import hashlib
 import os
-import tempfile
 from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -139,6 +138,8 @@ def _trusted(store: Path) -> dict[str, str]:
 
 def _write(store: Path, known: Mapping[str, str]) -> None:
     """Replace the file at once; a temporary file is for its owner only."""
+    import tempfile  # every start with a found file imports this module, hardly one writes
+
     store.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     descriptor, name = tempfile.mkstemp(dir=store.parent)
     with os.fdopen(descriptor, "wb") as stream:
