@@ -142,8 +142,8 @@ def reopen(store: Store, session_id: str, types: dict[str, EventType] | None = N
 
 def parse_log(data: bytes) -> StoredLog:
     """Divide a log's bytes into lines and a torn tail, as a store owes them."""
-    *lines, tail = data.split(b"\n")
-    whole, torn = split_tail(tail)
+    lines = data.split(b"\n")
+    whole, torn = split_tail(lines.pop())
     if whole:
         lines.append(whole)
     return StoredLog(lines, torn)
