@@ -10,7 +10,7 @@ in for the model, the tools and the plugins is replay_world.py; no provider, too
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import anyio
@@ -24,11 +24,11 @@ from .session import Session
 
 if TYPE_CHECKING:
     from .agents import AgentLike
-    from .events import AnyEvent, Event
+    from .events import AnyEvent, Event, FreeEvent
 
 __all__ = ["Difference", "Report", "Tape", "replay"]
 
-E = TypeVar("E", bound="Event")
+E = TypeVar("E", bound="Event | FreeEvent")
 
 MAX_DIFFERENCES = 20
 OUTSIDE = ("cancelled", "disposed", "interrupted")  # turn ends that somebody outside of the loop decides
@@ -176,7 +176,7 @@ class Tape(Session):
 
     # --- appending ----------------------------------------------------------------------------------
 
-    def append(self, kind: type[E], /, **fields: Any) -> E:
+    def append(self, kind: Callable[..., E], /, **fields: Any) -> E:
         """Commit the next recorded event, if it is of this kind, and compare what is no outside fact."""
         self.feed()
         expected = self.current
@@ -195,7 +195,7 @@ class Tape(Session):
                 self._differ(expected, made)
         self._take(expected)
         self.feed()
-        return expected
+        return expected  # type: ignore[return-value]
 
     def _was_killed(self) -> bool:
         """Whether nothing of the open turn is left but what closed it from outside."""
@@ -229,7 +229,7 @@ class Tape(Session):
         if event.seq != self.state.next_seq:
             self.state.next_seq = event.seq  # a gap, which its log/gap event names
         try:
-            self._commit(event)
+            super().append(lambda *_: event)
         except RefusedAtAppend as exc:
             self.report.stopped = f"the log's own event at seq {event.seq} breaks a rule: {exc}"
             self._leave()

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Session", "Deferred", "WATCHERS", "Observer", "projections"]
 
-E = TypeVar("E", bound=Event)
+E = TypeVar("E", bound="Event | FreeEvent")
 Observer = Callable[[AnyEvent], None]
 
 # Each new or loaded session calls every watcher; what it returns observes the session (the pytest oracle).
@@ -48,14 +48,18 @@ class Deferred:
         event: the event, once committed; None before, and for good if it was refused.
     """
 
-    __slots__ = ("make", "generation", "plugin", "is_fault", "event")
+    __slots__ = ("kind", "fields", "generation", "plugin", "event")
 
-    def __init__(self, make: Callable[[], AnyEvent], generation: int, plugin: str | None, is_fault: bool) -> None:
-        self.make = make
+    def __init__(self, kind: Callable[..., Any], fields: dict[str, Any], generation: int, plugin: str | None) -> None:
+        self.kind = kind
+        self.fields = fields
         self.generation = generation
         self.plugin = plugin
-        self.is_fault = is_fault
         self.event: AnyEvent | None = None
+
+
+def _free(seq: int, time: int, *, word: str, members: dict[str, Any]) -> FreeEvent:
+    return FreeEvent(word, seq, time, members)
 
 
 class Session(Kept):
@@ -141,11 +145,11 @@ class Session(Kept):
 
     # --- writing ----------------------------------------------------------------------------------
 
-    def append(self, kind: type[E], /, **fields: Any) -> E:
+    def append(self, kind: Callable[..., E], /, **fields: Any) -> E:
         """Append an event; `seq` and `time` are filled in.
 
         Args:
-            kind: the event's class.
+            kind: the event's class, or whatever makes an event of seq, time and the members.
             fields: its members.
 
         Returns:
@@ -155,12 +159,34 @@ class Session(Kept):
             RefusedAtAppend: it cannot be encoded, or breaks a structural rule; the log is unchanged.
         """
         if self._notifying:
-            return self._defer(  # type: ignore[no-any-return]
-                lambda: kind(self.state.next_seq, time_ns() // 1_000_000, **fields), kind is PluginFaulted
-            )
-        event = kind(self.state.next_seq, time_ns() // 1_000_000, **fields)
-        self._commit(event)  # type: ignore[arg-type]
-        return event
+            return self._defer(kind, fields)  # type: ignore[no-any-return]
+        state = self.state
+        event: Any = kind(state.next_seq, time_ns() // 1_000_000, **fields)
+        # encode, check and apply are written out here: a call costs as much as what most of them do.
+        try:
+            body = fast_encode(event)
+        except (TypeError, ValueError, RecursionError):
+            body = encode(event)  # a FreeEvent; or it says in our words what is wrong
+        strict, fold = STEPS[event.__class__]
+        if strict is not None:
+            strict(state, event)
+        try:
+            self._lines.append(body)
+            self._recent.append(event)  # the commit: from here on the event exists
+            state.next_seq += 1
+            if fold is not None:
+                fold(state, event)
+        except BaseException:
+            self._refold()
+            if self._recent and self._recent[-1] is event:
+                self._notify(event)
+            raise
+        if self._observers or (self.hooks is not None and self.hooks.session_event is not None):
+            try:
+                self._notify(event)
+            finally:
+                self._notifying = False  # also when something struck where _notify would have said so
+        return event  # type: ignore[no-any-return]
 
     def append_free(self, type: str, fields: dict[str, Any], *, plugin: str | None = None) -> FreeEvent | Deferred:  # noqa: A002
         """Append a plugin's own event (L6).
@@ -190,46 +216,12 @@ class Session(Kept):
         if count:
             members["cleaned"] = count
 
-        def make() -> FreeEvent:
-            return FreeEvent(type, self.state.next_seq, time_ns() // 1_000_000, members)
-
-        if self._notifying:
-            return self._defer(make)  # type: ignore[no-any-return]
-        event = make()
-        self._commit(event)
-        return event
+        return Session.append(self, _free, word=type, members=members)  # a replay's own append knows no free events
 
     def next_input(self) -> str:
         """Reserve the next input id; also inside an observer, where the acceptance is committed later (I3)."""
         self._inputs = max(self.state.inputs, self._inputs) + 1
         return f"i{self._inputs}"
-
-    def _commit(self, event: AnyEvent) -> None:
-        # encode, check and apply are written out here: a call costs as much as what most of them do.
-        try:
-            body = fast_encode(event)
-        except (TypeError, ValueError, RecursionError):
-            body = encode(event)  # a FreeEvent; or it says in our words what is wrong
-        state = self.state
-        strict, fold = STEPS[event.__class__]
-        if strict is not None:
-            strict(state, event)
-        try:
-            self._lines.append(body)
-            self._recent.append(event)  # the commit: from here on the event exists
-            state.next_seq += 1
-            if fold is not None:
-                fold(state, event)
-        except BaseException:
-            self._refold()
-            if self._recent and self._recent[-1] is event:
-                self._notify(event)
-            raise
-        if self._observers or (self.hooks is not None and self.hooks.session_event is not None):
-            try:
-                self._notify(event)
-            finally:
-                self._notifying = False  # also when something struck where _notify would have said so
 
     def _refold(self) -> None:
         """Fold the state again from the log, in place, however often something strikes meanwhile (L3)."""
@@ -302,8 +294,8 @@ class Session(Kept):
                 self._notifying = True
         return held
 
-    def _defer(self, make: Callable[[], Any], is_fault: bool = False) -> Any:
-        deferred = Deferred(make, self._generation + 1, self.author, is_fault)
+    def _defer(self, kind: Callable[..., Any], fields: dict[str, Any]) -> Any:
+        deferred = Deferred(kind, fields, self._generation + 1, self.author)
         if self._deferred is None:
             self._deferred = deque()
         self._deferred.append(deferred)
@@ -351,9 +343,9 @@ class Session(Kept):
         return None, struck
 
     def _made(self, deferred: Deferred) -> tuple[AnyEvent, bytes]:
-        if deferred.generation > MAX_GENERATIONS and not deferred.is_fault:
+        if deferred.generation > MAX_GENERATIONS and deferred.kind is not PluginFaulted:
             raise RefusedAtAppend(f"observers answered events with events {MAX_GENERATIONS} times in a row")
-        event: AnyEvent = deferred.make()
+        event: AnyEvent = deferred.kind(self.state.next_seq, time_ns() // 1_000_000, **deferred.fields)
         body = encode(event)
         check(self.state, event)
         return event, body

@@ -9,6 +9,7 @@ import pytest
 from loopkit import add, nap, of, plugin, reasons, results, said, types
 
 from checkrein import Agent, Deny
+from checkrein.events import StepEnd, ToolResulted, TurnEnd
 from checkrein.memory_store import MemoryStore
 from checkrein.testing import call, text, thinking, usage
 
@@ -76,21 +77,21 @@ def test_T3_closing_is_run_again_when_something_strikes_inside_it(run, scripted,
 
     model = scripted([call("nap"), call("nap")], "ok")
     left = [strikes]
-    plain = Session._commit
+    plain = Session.append
 
-    def commit(self: Any, event: Any) -> None:
-        if left[0] and event.type in ("tool/result", "step/end", "turn/end"):
-            left[0] -= 1
-            if left[0] % 2:
-                plain(self, event)
-            raise MemoryError
-        plain(self, event)
+    def append(self: Any, kind: Any, /, **fields: Any) -> Any:
+        if not left[0] or kind not in (ToolResulted, StepEnd, TurnEnd):
+            return plain(self, kind, **fields)
+        left[0] -= 1
+        if left[0] % 2:
+            plain(self, kind, **fields)
+        raise MemoryError
 
     async def main() -> Any:
         async with Agent(model, tools=[nap]) as agent:
             receipt = agent.send("go")
             await anyio.sleep(1)
-            monkeypatch.setattr(Session, "_commit", commit)
+            monkeypatch.setattr(Session, "append", append)
             agent.cancel()
             result = await receipt.result()
             assert (await agent.run("again")).ok
