@@ -1,6 +1,7 @@
 """Lives of a real agent, a process each, killed with SIGKILL (R2-R4, X6); test_kill.py judges what they leave.
 
     python kill_worker.py FOLDER appends N        at N of the appends of a life, spread evenly
+    python kill_worker.py FOLDER careless N GATE  the same, and what should be written at GATE is not
     python kill_worker.py FOLDER operations N     at N of its file operations: before, within or behind one
     python kill_worker.py FOLDER moments N SEED   from outside, at any moment; some of them again in their next life
     python kill_worker.py FOLDER lying WORD       with a disk that takes nothing more once WORD was written
@@ -20,7 +21,7 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import AsyncGenerator, Iterable
+from collections.abc import AsyncGenerator, Awaitable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +31,8 @@ from checkrein import Harness, ToolContext, hookimpl, tool
 from checkrein import events as ev
 from checkrein.chunks import Chunk
 from checkrein.messages import Request
+from checkrein.session import Session
+from checkrein.store import Store
 from checkrein.testing import ScriptedModel, call
 from checkrein_persistence import FileOps, JsonlStore, Plugin
 
@@ -101,20 +104,37 @@ def tools(diary: Diary) -> list[Any]:
     return [pay, ship, look]
 
 
-def harness_for(diary: Diary, *turns: Any, ops: FileOps | None = None, plugins: Iterable[Any] = ()) -> Harness:
+class Keeper(Plugin):
+    """The plugin, with file operations of the test's, and maybe a gate that it forgets."""
+
+    def __init__(self, ops: FileOps | None = None, forgets: str = "") -> None:
+        super().__init__()
+        self._ops = ops or FileOps()
+        self._forgets = forgets
+
+    @hookimpl
+    def register_stores(self, harness: Harness) -> list[Store]:
+        return [JsonlStore(harness.workspace / ".checkrein", ops=self._ops)]
+
+    @hookimpl
+    def session_flush(self, session: Session, gate: str) -> Awaitable[None] | None:
+        return None if gate == self._forgets else super().session_flush(session, gate)
+
+
+def harness_for(diary: Diary, *turns: Any, plugins: Sequence[Any]) -> Harness:
     """The harness of a life."""
+    limits = {"output_max_bytes": RESULT_BYTES}
     return Harness(
         tools=tools(diary),
         providers=[Model(diary, *turns)],
-        plugins=[Plugin(), *plugins],
-        store=JsonlStore(diary.folder / ".checkrein", ops=ops or FileOps()),
+        plugins=plugins,
         workspace=diary.folder,
         found=(),
-        overrides={"model": "scripted:x", "limits": {"output_max_bytes": RESULT_BYTES}},
+        overrides={"model": "scripted:x", "limits": limits},
     )
 
 
-async def live(folder: Path, ops: FileOps | None = None, plugins: Iterable[Any] = ()) -> None:
+async def live(folder: Path, keeper: Keeper, *plugins: Any) -> None:
     """Begin or resume the session, and play two inputs and a steering one, noting what is acknowledged."""
     diary = Diary(folder)
     known = [info.id for info in JsonlStore(folder / ".checkrein").list()]
@@ -129,7 +149,7 @@ async def live(folder: Path, ops: FileOps | None = None, plugins: Iterable[Any] 
         result.check()
         diary.kept(agent.session.events, ev.TurnEnd, turn=result.turn)
 
-    async with harness_for(diary, *SCRIPT, ops=ops, plugins=plugins) as harness:
+    async with harness_for(diary, *SCRIPT, plugins=[keeper, *plugins]) as harness:
         agent = await harness.resume(known[0]) if known else next(iter(harness.agents))
         paid = await accepted(agent.send("pay both"))
         await done(await accepted(agent.steer("in euros")))
@@ -199,7 +219,7 @@ class LyingOps(FileOps):
         return len(data) if self._lies else super().write(fd, data)
 
 
-def fork(folder: Path, ops: FileOps | None = None, plugins: Iterable[Any] = (), delay_s: float | None = None) -> bool:
+def fork(folder: Path, keeper: Keeper, *plugins: Any, delay_s: float | None = None) -> bool:
     """Live a life in a child of this process; returns whether it was killed."""
     for thread in threading.enumerate():
         if thread is not threading.main_thread():
@@ -209,7 +229,7 @@ def fork(folder: Path, ops: FileOps | None = None, plugins: Iterable[Any] = (), 
     if pid == 0:
         try:
             signal.alarm(STUCK_S)
-            anyio.run(live, folder, ops, plugins)
+            anyio.run(live, folder, keeper, *plugins)
         except BaseException:
             import traceback
 
@@ -234,51 +254,51 @@ def spread(total: int, count: int) -> list[int]:
     return [total * (n + 1) // count for n in range(count)]
 
 
-def at_appends(folder: Path, count: int) -> int:
+def at_appends(folder: Path, count: int, forgotten: str = "") -> int:
     """Kill behind appends of a life, as many as a whole life makes."""
     observer = DyingObserver(0)
-    anyio.run(live, folder / "whole", None, [observer])
+    anyio.run(live, folder / "whole", Keeper(), observer)
     points = spread(observer.points, count)
-    return sum(fork(folder / f"at-{at:03}", plugins=[DyingObserver(at)]) for at in points)
+    return sum(fork(folder / f"at-{at:03}", Keeper(forgets=forgotten), DyingObserver(at)) for at in points)
 
 
 def at_operations(folder: Path, count: int) -> int:
     """Kill at file operations of a life, as many as a whole life needs."""
     ops = DyingOps(0)
-    anyio.run(live, folder / "whole", ops)
+    anyio.run(live, folder / "whole", Keeper(ops))
     points = spread(ops.points, count)
-    return sum(fork(folder / f"at-{at:03}", DyingOps(at)) for at in points)
+    return sum(fork(folder / f"at-{at:03}", Keeper(DyingOps(at))) for at in points)
 
 
 def at_moments(folder: Path, count: int, seed: int) -> int:
     """Kill from outside until `count` lives were killed; every third is killed once more after it was resumed."""
     chance = random.Random(seed)
     begin = time.perf_counter()
-    fork(folder / "whole")
+    fork(folder / "whole", Keeper())
     lasts_s = time.perf_counter() - begin
     killed = n = 0
     while killed < count:
         n += 1
         for _ in range(1 + (n % 3 == 0)):
-            killed += fork(folder / f"life-{n:05}", delay_s=chance.uniform(0, lasts_s))
+            killed += fork(folder / f"life-{n:05}", Keeper(), delay_s=chance.uniform(0, lasts_s))
     return killed
 
 
 def lying(folder: Path, word: str) -> int:
     """Kill a life at its end whose disk has lied."""
     observer = DyingObserver(0)
-    anyio.run(live, folder / "whole", None, [observer])
-    return fork(folder / "lying", LyingOps(word), [DyingObserver(observer.points)])
+    anyio.run(live, folder / "whole", Keeper(), observer)
+    return fork(folder / "lying", Keeper(LyingOps(word)), DyingObserver(observer.points))
 
 
 def main(folder: Path, way: str, *rest: str) -> None:
     if way == "once":
         print("begins", flush=True)
-        anyio.run(live, folder)
+        anyio.run(live, folder, Keeper())
         return
-    anyio.run(live, folder / "warm")  # whatever is imported on first use is there when lives are forked
-    if way == "appends":
-        print(at_appends(folder, int(rest[0])))
+    anyio.run(live, folder / "warm", Keeper())  # whatever is imported on first use is there when lives are forked
+    if way in ("appends", "careless"):
+        print(at_appends(folder, int(rest[0]), *rest[1:]))
     elif way == "operations":
         print(at_operations(folder, int(rest[0])))
     elif way == "moments":

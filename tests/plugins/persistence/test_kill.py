@@ -95,9 +95,9 @@ def no_acknowledged_event_is_lost(found: Recovered, told: int) -> None:
 
 async def go_on(folder: Path, session_id: str) -> StoredLog:
     """Resume in this process, with the same tools; take what is owed, and run one more turn."""
-    from kill_worker import Diary, harness_for
+    from kill_worker import Diary, Keeper, harness_for
 
-    async with harness_for(Diary(folder), "going on") as harness:
+    async with harness_for(Diary(folder), "going on", plugins=[Keeper()]) as harness:
         agent = await harness.resume(session_id)
         agent.wake()
         await agent.idle()
@@ -164,3 +164,11 @@ def test_a_disk_that_lies_is_found_out(tmp_path: Path, word: str) -> None:
     assert lives(tmp_path, "lying", f'"{word}"') == 1
     with pytest.raises(AssertionError):
         judge(tmp_path / "lying", Counter())
+
+
+@pytest.mark.parametrize("gate", ["input", "request", "call", "turn_end"])
+def test_R4_a_gate_that_is_forgotten_is_found_out(tmp_path: Path, gate: str) -> None:
+    assert lives(tmp_path, "careless", 28, gate)
+    with pytest.raises(AssertionError):
+        for life in sorted(tmp_path.iterdir()):
+            judge(life, Counter())
