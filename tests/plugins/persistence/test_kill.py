@@ -34,7 +34,7 @@ WAYS = {
 }
 A_LIFE_HAS = {"appends": 50, "operations": 80}
 ALL_PLACES = 1_000  # more than a life has
-ALL_MOMENTS, A_PART = 10_000, 500  # `full` in parts: none outlasts pytest's own watchdog
+ALL_MOMENTS, A_PART = 10_000, 500  # in parts: none outlasts pytest's own watchdog
 FRESH = 4  # lives of an interpreter of their own
 SECONDS = 280
 
@@ -131,16 +131,15 @@ def test_R4_killed_at_each_place_nothing_acknowledged_is_lost(
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    if "part" in metafunc.fixturenames:
-        parts = ALL_MOMENTS // A_PART if metafunc.config.getoption("--kills") is None else 1
-        metafunc.parametrize("part", range(parts))
+    if "moments" in metafunc.fixturenames:
+        count = half(metafunc.config.getoption("--kills"), ALL_MOMENTS)
+        metafunc.parametrize("moments", [range(at, min(count, at + A_PART)) for at in range(0, count, A_PART)], ids=str)
 
 
 def test_case_D11_killed_at_random_moments_no_effect_comes_twice(
-    tmp_path: Path, kills: int | None, figures: Counter[str], part: int
+    tmp_path: Path, figures: Counter[str], moments: range
 ) -> None:
-    count = half(kills, A_PART)
-    assert killed_at("moments", tmp_path, figures, count, part) >= count
+    assert killed_at("moments", tmp_path, figures, len(moments), moments.start) >= len(moments)
 
 
 def test_R2_a_fresh_interpreter_is_killed_too(tmp_path: Path, figures: Counter[str]) -> None:
