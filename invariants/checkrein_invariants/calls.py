@@ -51,16 +51,16 @@ class Calls(Fold):
     def handlers(self) -> dict[str, Handler]:
         """Answers, everything of a call, and the repair of old ones."""
         return {
-            "step/start": self._step_start,
-            "assistant/message": self._answered,
-            "tool/call": self._called,
-            "tool/start": self._started,
-            "tool/end": self._ended,
-            "tool/result": self._resulted,
-            "tool/late": self._late,
-            "step/end": self._close,
-            "turn/end": self._close,
-            "session/repaired": self._repaired,
+            "step/start": Calls._step_start,
+            "assistant/message": Calls._answered,
+            "tool/call": Calls._called,
+            "tool/start": Calls._started,
+            "tool/end": Calls._ended,
+            "tool/result": Calls._resulted,
+            "tool/late": Calls._late,
+            "step/end": Calls._close,
+            "turn/end": Calls._close,
+            "session/repaired": Calls._repaired,
         }
 
     def lost(self) -> None:

@@ -16,7 +16,7 @@ from .rules import Report
 
 __all__ = ["Fold", "Handler", "Loose", "Where", "WORDS", "call_ids", "differs"]
 
-Handler: TypeAlias = Callable[[Any], None]
+Handler: TypeAlias = Callable[[Any, Any], None]  # a fold's method, not bound: one table serves all oracles
 
 WORDS: dict[type, str] = {cls: word for word, cls in KNOWN.items()}
 _NUMBERS = ("turn", "step", "attempt", "steps", "header", "messages", "end", "after", "before")

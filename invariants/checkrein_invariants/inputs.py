@@ -29,14 +29,14 @@ class Inputs(Fold):
     def handlers(self) -> dict[str, Handler]:
         """The inbox and the three input events."""
         return {
-            "inbox/accepted": self._accepted,
-            "inbox/replaced": self._replaced,
-            "inbox/discarded": self._discarded,
-            "turn/start": self._turn_start,
-            "user/message": self._taken,
-            "steering/message": self._taken,
-            "context/message": self._taken,
-            "step/start": self._step_start,
+            "inbox/accepted": Inputs._accepted,
+            "inbox/replaced": Inputs._replaced,
+            "inbox/discarded": Inputs._discarded,
+            "turn/start": Inputs._turn_start,
+            "user/message": Inputs._taken,
+            "steering/message": Inputs._taken,
+            "context/message": Inputs._taken,
+            "step/start": Inputs._step_start,
         }
 
     def _accepted(self, event: Any) -> None:

@@ -6,7 +6,8 @@ it. What needs the running agent is in watch.py, what needs the derived history 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from typing import TypeAlias
 
 from checkrein.events import KNOWN, AnyEvent
 from checkrein.eventtypes import Balance
@@ -23,6 +24,10 @@ from .rules import Report, Violation
 
 __all__ = ["Oracle", "check_events"]
 
+Readers: TypeAlias = dict[str, list[tuple[int, Handler]]]
+
+_made: dict[frozenset[str], Readers] = {}
+
 
 class Oracle:
     """Checks one session's log, event by event, each at constant cost.
@@ -37,6 +42,7 @@ class Oracle:
         report = self.report
         self._placement = Placement(report, where)
         calls = Calls(report, where)
+        rules = tuple(balances)
         self._requests = Requests(report, where)
         # Compactions read whether calls are open after Calls has folded the event, so Calls comes first.
         self._folds: tuple[Fold, ...] = (
@@ -46,13 +52,10 @@ class Oracle:
             self._requests,
             Approvals(report, where, calls),
             Compactions(report, where, calls),
-            Balances(report, where, balances),
+            Balances(report, where, rules),
             Faults(report, where),
         )
-        self._handlers: dict[str, list[Handler]] = {}
-        for fold in self._folds:
-            for word, handler in fold.handlers().items():
-                self._handlers.setdefault(word, []).append(handler)
+        self._readers = _readers(self._folds, rules)
 
     def feed(self, event: AnyEvent) -> None:
         """Check the next event of the log.
@@ -75,8 +78,8 @@ class Oracle:
             if word in KNOWN:
                 event = Loose(event)  # type: ignore[arg-type,assignment]
         if placement.place(word, event):
-            for handler in self._handlers.get(word, ()):
-                handler(event)
+            for index, handler in self._readers.get(word, ()):
+                handler(self._folds[index], event)
             # Only now, so that every fold saw the end inside what it ends.
             if word == "step/end" or word == "turn/end":
                 placement.closed(word)
@@ -109,6 +112,21 @@ class Oracle:
     def usage(self) -> Usage:
         """The sum over all requests."""
         return self._requests.usage
+
+
+def _readers(folds: Sequence[Fold], rules: Sequence[Balance]) -> Readers:
+    """Which folds read an event type, by their index, and how.
+
+    One table serves all oracles over the same registered types: of its own it was most of an idle agent's memory.
+    """
+    words = frozenset(word for rule in rules for word in (rule.opens, rule.closes))
+    readers = _made.get(words)
+    if readers is None:
+        readers = _made[words] = {}
+        for index, fold in enumerate(folds):
+            for word, handler in fold.handlers().items():
+                readers.setdefault(word, []).append((index, handler))
+    return readers
 
 
 def check_events(

@@ -63,21 +63,21 @@ class Order(Fold):
     def handlers(self) -> dict[str, Handler]:
         """Everything of a turn that is not free."""
         return {
-            "turn/start": self._turn_start,
-            "turn/end": self._turn_end,
-            "user/message": self._user_message,
-            "step/start": self._step_start,
-            "steering/message": self._still,
-            "context/message": self._still,
-            "request/header": self._still,
-            "request/start": self._request_start,
-            "assistant/thinking": self._thinking,
-            "request/end": self._request_end,
-            "assistant/message": self._answer,
-            "assistant/partial": self._partial,
-            "tool/call": self._call,
-            "tool/result": self._result,
-            "step/end": self._still,
+            "turn/start": Order._turn_start,
+            "turn/end": Order._turn_end,
+            "user/message": Order._user_message,
+            "step/start": Order._step_start,
+            "steering/message": Order._still,
+            "context/message": Order._still,
+            "request/header": Order._still,
+            "request/start": Order._request_start,
+            "assistant/thinking": Order._thinking,
+            "request/end": Order._request_end,
+            "assistant/message": Order._answer,
+            "assistant/partial": Order._partial,
+            "tool/call": Order._call,
+            "tool/result": Order._result,
+            "step/end": Order._still,
         }
 
     def lost(self) -> None:

@@ -30,7 +30,11 @@ class Approvals(Fold):
 
     def handlers(self) -> dict[str, Handler]:
         """Questions and answers."""
-        return {"approval/asked": self._asked, "approval/decided": self._decided, "turn/end": self._turn_end}
+        return {
+            "approval/asked": Approvals._asked,
+            "approval/decided": Approvals._decided,
+            "turn/end": Approvals._turn_end,
+        }
 
     def lost(self) -> None:
         """They may have been decided in the gap."""
@@ -84,13 +88,13 @@ class Compactions(Fold):
     def handlers(self) -> dict[str, Handler]:
         """Answers with calls, their closing, and compactions."""
         return {
-            "assistant/message": self._answer,
-            "tool/result": self._result,
-            "step/end": self._step_end,
-            "turn/end": self._turn_end,
-            "compaction/start": self._start,
-            "compaction/summary": self._summary,
-            "compaction/end": self._end,
+            "assistant/message": Compactions._answer,
+            "tool/result": Compactions._result,
+            "step/end": Compactions._step_end,
+            "turn/end": Compactions._turn_end,
+            "compaction/start": Compactions._start,
+            "compaction/summary": Compactions._summary,
+            "compaction/end": Compactions._end,
         }
 
     def lost(self) -> None:
@@ -183,8 +187,8 @@ class Balances(Fold):
         out: dict[str, Handler] = {}
         if self._rules:
             for word in {word for rule in self._rules for word in (rule.opens, rule.closes)}:
-                out[word] = self._event
-            out["turn/end"] = self._turn_end
+                out[word] = Balances._event
+            out["turn/end"] = Balances._turn_end
         return out
 
     def lost(self) -> None:
@@ -229,10 +233,10 @@ class Faults(Fold):
     def handlers(self) -> dict[str, Handler]:
         """Faults, and what says that there was one."""
         return {
-            "plugin/fault": self._fault,
-            "tool/result": self._result,
-            "turn/start": self._turn_start,
-            "turn/end": self._turn_end,
+            "plugin/fault": Faults._fault,
+            "tool/result": Faults._result,
+            "turn/start": Faults._turn_start,
+            "turn/end": Faults._turn_end,
         }
 
     def lost(self) -> None:

@@ -38,16 +38,6 @@ class Placement(Fold):
         self._last_turn = 0
         self._adrift = False
         self._jumped = False
-        self._places: dict[str, Callable[[str, Any], bool]] = {
-            "turn/start": self._turn_start,
-            "turn/end": self._turn_end,
-            "step/start": self._step_start,
-            "step/end": self._step_end,
-            "user/message": self._in_turn,
-            "context/message": self._context,
-            "log/gap": self._gap,
-            **dict.fromkeys(_IN_STEP, self._in_step),
-        }
 
     def number(self, seq: int) -> bool | None:
         """Check the event's seq (O1); False if events were lost before it, None if it was there already."""
@@ -66,8 +56,8 @@ class Placement(Fold):
 
     def place(self, word: str, event: Any) -> bool:
         """Move on by this event; False if it lies where it may not and must not be folded further."""
-        place = self._places.get(word)
-        return place is None or place(word, event)
+        place = _PLACES.get(word)
+        return place is None or place(self, word, event)
 
     def _context(self, word: str, event: Any) -> bool:
         if self.where.step or event.step is not None:
@@ -206,3 +196,15 @@ class Placement(Fold):
         if not self.report.settle(("gap", event.after, event.before)):
             self.report.add("O1", f"log/gap names {event.after} to {event.before}, where nothing is missing")
         return True
+
+
+_PLACES: dict[str, Callable[[Placement, str, Any], bool]] = {
+    "turn/start": Placement._turn_start,
+    "turn/end": Placement._turn_end,
+    "step/start": Placement._step_start,
+    "step/end": Placement._step_end,
+    "user/message": Placement._in_turn,
+    "context/message": Placement._context,
+    "log/gap": Placement._gap,
+    **dict.fromkeys(_IN_STEP, Placement._in_step),
+}

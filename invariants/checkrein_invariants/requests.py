@@ -35,14 +35,14 @@ class Requests(Fold):
     def handlers(self) -> dict[str, Handler]:
         """Everything of a request, and what may change its prefix."""
         return {
-            "prompt/part": self._part,
-            "request/header": self._new_header,
-            "request/start": self._start,
-            "request/end": self._end,
-            "assistant/message": self._answer,
-            "compaction/summary": self._changed,
-            "session/repaired": self._changed,
-            "session/created": self._changed,
+            "prompt/part": Requests._part,
+            "request/header": Requests._new_header,
+            "request/start": Requests._start,
+            "request/end": Requests._end,
+            "assistant/message": Requests._answer,
+            "compaction/summary": Requests._changed,
+            "session/repaired": Requests._changed,
+            "session/created": Requests._changed,
         }
 
     def lost(self) -> None:
