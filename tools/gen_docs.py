@@ -77,12 +77,14 @@ list is replaced.
 
 ## Trust
 
-A project's file that was merely found in the folder may set agents, models and limits. What reaches beyond the folder
-needs your trust: `loop`, the switches of `[plugins]`, and the keys a plugin names as such:
+A project's file that was merely found in the folder may be a stranger's. It may not say who gets which key: until you
+trust it, `base_url`, `api_key_env`, `headers` and `endpoints` of `[plugins.openai]` stop the start (exit 3), unless the
+host is this machine. And what loosens guards is in force with a warning that names it: `loop`, the switches of
+`[plugins]`, and
 
-{needs_trust}
+{loosens}
 
-Until then nothing starts (exit 3), with or without a terminal. There are three ways to give it:
+There are three ways to trust it:
 
 - `checkrein config trust` remembers the file, for what it says of the loop and of plugins now; when that changes,
   you are asked for it again. `--forget` takes it back.
@@ -108,7 +110,7 @@ def config_md() -> str:
     variables = "\n".join(f"| `{name}` | `{'.'.join(path)}` |" for name, (path, _) in SHORT_NAMES.items())
     types = builtin_configs()
     key, value = _example(types.get("budget"))
-    parts = [INTRO.format(variables=variables, example_key=key, example_value=value, needs_trust=_trust_rows())]
+    parts = [INTRO.format(variables=variables, example_key=key, example_value=value, loosens=_loosening_rows())]
     for title, type_ in SECTIONS:
         parts.append(f"## {title}\n\n{_table(type_)}")
     parts.append(
@@ -269,9 +271,9 @@ def builtin_plugins() -> dict[str, Any]:
     return plugins
 
 
-def _trust_rows() -> str:
-    """The keys of the built-in plugins that need trust, a line for each plugin."""
-    keys = {name: getattr(plugin, "needs_trust", ()) for name, plugin in builtin_plugins().items()}
+def _loosening_rows() -> str:
+    """The keys of the built-in plugins that loosen guards, a line for each plugin."""
+    keys = {name: getattr(plugin, "loosens", ()) for name, plugin in builtin_plugins().items()}
     return "\n".join(
         f"- `[plugins.{name}]`: {', '.join('every key' if key == '*' else f'`{key}`' for key in needed)}"
         for name, needed in keys.items()

@@ -21,16 +21,19 @@ __all__ = ["check_trust", "collect", "leave"]
 
 
 def check_trust(harness: Harness) -> None:
-    """Refuse a project's file that nobody named or trusts where it needs that, before any hook is called.
+    """Look at a project's file that nobody named or trusts, before any hook is called.
 
     Raises:
-        ConfigError: with the keys, and what to do.
+        ConfigError: it says who gets which key; with the keys, and what to do.
     """
     loaded, plugins = harness.loaded, harness.plugins
     if loaded is not None and loaded.project and not loaded.named:
-        from .config.trust import refuse_untrusted
+        from .config.trust import check_found
 
-        refuse_untrusted(loaded, {name: getattr(plugins.plugin(name), "needs_trust", ()) for name in plugins.names()})
+        if (said := check_found(loaded, {name: plugins.plugin(name) for name in plugins.names()})) is not None:
+            import logging
+
+            logging.getLogger("checkrein.config").warning("%s", said)
 
 
 def collect(harness: Harness, tools: Sequence[Tool | Callable[..., Any]], providers: Sequence[Provider]) -> None:

@@ -26,7 +26,7 @@ TIMEOUT_S = 60.0  # the tools stop by themselves before that, and give what they
 class Plugin:
     """Brings list_files, read_file, search_text and read_output."""
 
-    needs_trust = ("hidden",)
+    loosens = ("hidden",)
 
     class Config(Struct, frozen=True):
         """The table `[plugins.files]`.

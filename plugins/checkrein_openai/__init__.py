@@ -16,7 +16,7 @@ from typing import Any
 from checkrein.errors import ConfigError
 from checkrein.hookspecs import hookimpl
 
-from .config import Endpoint, OpenAIConfig, resolve
+from .config import Endpoint, OpenAIConfig, leaving, resolve
 from .provider import OpenAIProvider
 from .quirks import Quirks
 
@@ -34,7 +34,7 @@ class Plugin:
     """
 
     Config = OpenAIConfig
-    needs_trust = ("base_url", "api_key_env", "headers", "endpoints")  # what decides who gets which key
+    needs_trust = staticmethod(leaving)
 
     def __init__(self, config: OpenAIConfig | None = None) -> None:
         config = config or OpenAIConfig()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from ipaddress import ip_address
 from typing import Any
 from urllib.parse import urlsplit
@@ -13,7 +14,7 @@ from checkrein.errors import ConfigError
 
 from .quirks import QuirkChanges
 
-__all__ = ["Endpoint", "OpenAIConfig", "Resolved", "resolve", "OFFICIAL_URL"]
+__all__ = ["Endpoint", "OpenAIConfig", "Resolved", "leaving", "resolve", "OFFICIAL_URL"]
 
 OFFICIAL_URL = "https://api.openai.com/v1"
 
@@ -143,6 +144,18 @@ def resolve(name: str, endpoint: Endpoint) -> Resolved:
     return Resolved(
         name=name, url=url, host=host, local=_is_local(host), explicit=explicit, key_env=key_env, endpoint=endpoint
     )
+
+
+def leaving(table: Mapping[str, Any]) -> list[str]:
+    """Return the keys of a raw `[plugins.openai]` that decide who gets which key, unless that is this machine."""
+    found = [key for key in ("base_url", "api_key_env", "headers") if key in table and not _stays(table)]
+    if not all(_stays(endpoint) for endpoint in table.get("endpoints", {}).values()):
+        found.append("endpoints")
+    return found
+
+
+def _stays(endpoint: Mapping[str, Any]) -> bool:
+    return _is_local(_host_of(endpoint.get("base_url", OFFICIAL_URL)))
 
 
 def _host_of(url: str) -> str:

@@ -90,7 +90,7 @@ class Plugin:
     """Decides which calls run, which are asked for and which are refused."""
 
     required = True
-    needs_trust = ("*",)  # a list replaces the one of a weaker layer, so even `deny` can loosen
+    loosens = ("*",)  # a list replaces the one of a weaker layer, so even `deny` can loosen
 
     class Config(Struct, frozen=True):
         """`[plugins.permissions]`.

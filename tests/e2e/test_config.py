@@ -41,7 +41,7 @@ def test_what_a_found_file_may_not_set_stops_the_start_with_what_to_do(cli, comm
     cli.config(STRANGERS, trusted=False)
     done = cli.run(*command)
     assert (done.code, done.out, cli.logs) == (3, "", [])
-    assert "plugins.block, plugins.openai.base_url, got" in done.err
+    assert "set plugins.openai.base_url, got" in done.err
     assert "`checkrein config trust`" in done.err and "--config checkrein.toml" in done.err
     assert str(cli.folder / "checkrein.toml") in done.err
 
@@ -49,21 +49,46 @@ def test_what_a_found_file_may_not_set_stops_the_start_with_what_to_do(cli, comm
 @pytest.mark.parametrize(
     "line",
     [
-        'loop = "default"',
-        "plugins.autoload = true",
-        'plugins.allow = ["hello"]',
-        'plugins.override = ["read_file"]',
-        "plugins.permissions.deny = []",
-        "plugins.files.hidden = []",
+        'plugins.openai.base_url = "https://evil.example/v1"',
         'plugins.openai.api_key_env = "HOME"',
+        'plugins.openai.headers = { x = "y" }',
         'plugins.openai.endpoints.x.base_url = "https://evil.example/v1"',
-        'agents = [{ id = "main", plugins.permissions.protected = [] }]',
+        'plugins.openai = { base_url = "http://localhost:1/v1", endpoints.x.base_url = "https://localhost.evil/v1" }',
+        'agents = [{ id = "main", plugins.openai.base_url = "https://evil.example/v1" }]',
     ],
 )
-def test_each_such_key_alone_stops_it(cli, line):
+def test_each_key_that_says_who_gets_a_key_stops_it(cli, line):
     cli.config(f"{line}\n", trusted=False)
     done = cli.run("config", "check")
     assert done.code == 3 and "config trust" in done.err
+
+
+@pytest.mark.parametrize(
+    ("line", "key"),
+    [
+        ('loop = "default"', "loop"),
+        ("plugins.autoload = true", "plugins.autoload"),
+        ('plugins.block = ["budget"]', "plugins.block"),
+        ('plugins.override = ["read_file"]', "plugins.override"),
+        ("plugins.permissions.deny = []", "plugins.permissions.deny"),
+        ("plugins.files.hidden = []", "plugins.files.hidden"),
+        ('agents = [{ id = "main", plugins.permissions.protected = [] }]', "agents[0].plugins.permissions.protected"),
+    ],
+)
+def test_what_loosens_a_guard_is_in_force_and_said_aloud(cli, line, key):
+    cli.config(f'model = "scripted:x"\n{line}\n[plugins.scripted]\nturns = ["fine"]\n', trusted=False)
+    done = cli.run("run", "hi")
+    assert (done.code, done.out) == (0, "fine\n")
+    assert f"was found in this folder and sets {key}; read it, then `checkrein config trust`" in done.err
+    assert cli.run("config", "trust").code == 0
+    assert "was found" not in cli.run("run", "hi").err
+    assert "was found" not in cli.run("run", "--config", "checkrein.toml", "hi").err
+
+
+def test_a_host_that_is_this_machine_needs_no_trust(cli):
+    cli.config('plugins.openai = { base_url = "http://127.0.0.1:9/v1", api_key_env = "X" }\n', trusted=False)
+    done = cli.run("config", "check")
+    assert done.code == 0 and "trust" not in done.err
 
 
 def test_what_reaches_no_further_needs_no_trust(cli):

@@ -1,17 +1,17 @@
-"""May a project's file say what reaches beyond its folder? Only one that somebody named or trusts.
+"""What may a project's file say that was merely found? Not where keys go; and what it loosens is said aloud.
 
-A file that was merely found comes from a stranger's repository as easily as from a friend's. It may set agents,
-models and limits; but not the loop and the switches of `[plugins]`, which could leave a guard out, and not the keys
-a plugin names in `needs_trust`, as rules for tools and hosts that get a key. Why so: docs/decisions/0009.
+Such a file comes from a stranger's repository as easily as from a friend's. Keys that a plugin names in `needs_trust`,
+as a host that gets a key, stop the start until somebody names or trusts the file; the loop, the switches of `[plugins]`
+and the keys a plugin names in `loosens`, as rules for tools, are in force with a warning. Why so: docs/decisions/0009.
 """
 
 from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import msgspec
 
@@ -21,37 +21,53 @@ from .convert import join
 from .layers import LoadedConfig, user_file
 from .types import SWITCHES
 
-__all__ = ["beyond", "forget", "refuse_untrusted", "trust"]
+__all__ = ["beyond", "check_found", "forget", "trust"]
+
+Needs: TypeAlias = Collection[str] | Callable[[Mapping[str, Any]], Collection[str]]
+
 
 FILE_NAME = "trusted.json"
 EVERY_KEY = "*"
 MOST_SHOWN = 5
 
 
-def refuse_untrusted(
-    loaded: LoadedConfig, needs_trust: Mapping[str, Collection[str]], environ: Mapping[str, str] | None = None
-) -> None:
-    """Refuse a project's file that was merely found and says what reaches beyond its folder.
+def check_found(
+    loaded: LoadedConfig, plugins: Mapping[str, Any], environ: Mapping[str, str] | None = None
+) -> str | None:
+    """Refuse a project's file that was merely found and says who gets which key.
 
     Args:
         loaded: the configuration.
-        needs_trust: by plugin, the keys of its table that need trust.
+        plugins: the loaded plugins by name; `needs_trust` and `loosens` of each are read.
         environ: the environment; None takes the process's.
+
+    Returns:
+        What is to be said aloud of a file that loosens guards, None if there is nothing.
 
     Raises:
         ConfigError: nobody named the file or trusts what it says now.
     """
     if loaded.named or loaded.project_file is None:
-        return
-    paths = beyond(loaded.project, needs_trust)
-    if not paths or _trusted(_store(environ)).get(_place(loaded)) == digest(loaded.project):
-        return
-    shown = ", ".join(paths[:MOST_SHOWN]) + (", ..." if len(paths) > MOST_SHOWN else "")
-    raise ConfigError(
-        f"expected a file that you trust to set {shown}, got one that was found in this folder; read it, then run"
-        f" `checkrein config trust`, or name it: --config {loaded.project_file.name}",
-        file=str(loaded.project_file),
+        return None
+    stops = beyond(loaded.project, {name: getattr(each, "needs_trust", ()) for name, each in plugins.items()})
+    loose = [*_switches(loaded.project)]
+    loose += beyond(loaded.project, {name: getattr(each, "loosens", ()) for name, each in plugins.items()})
+    if not (stops or loose) or _trusted(_store(environ)).get(_place(loaded)) == digest(loaded.project):
+        return None
+    if stops:
+        raise ConfigError(
+            f"expected a file that you trust to set {_shown(stops)}, got one that was found in this folder; read it,"
+            f" then run `checkrein config trust`, or name it: --config {loaded.project_file.name}",
+            file=str(loaded.project_file),
+        )
+    return (
+        f"{loaded.project_file} was found in this folder and sets {_shown(loose)};"
+        " read it, then `checkrein config trust` ends this warning"
     )
+
+
+def _shown(paths: list[str]) -> str:
+    return ", ".join(paths[:MOST_SHOWN]) + (", ..." if len(paths) > MOST_SHOWN else "")
 
 
 def trust(loaded: LoadedConfig, environ: Mapping[str, str] | None = None) -> Path:
@@ -81,27 +97,35 @@ def forget(loaded: LoadedConfig, environ: Mapping[str, str] | None = None) -> Pa
     return store
 
 
-def beyond(document: Mapping[str, Any], needs_trust: Mapping[str, Collection[str]]) -> list[str]:
-    """Return the paths in a file's document that need trust.
+def beyond(document: Mapping[str, Any], needed: Mapping[str, Needs]) -> list[str]:
+    """Return the paths in a file's document that are among these keys of plugins.
 
     Args:
         document: a whole configuration without problems.
-        needs_trust: by plugin, the keys of its table that need trust; `*` is all.
+        needed: by plugin, keys of its table, `*` for all; or a function that picks them from a table.
     """
-    tables = document.get("plugins", {})
-    paths = ["loop"] if "loop" in document else []
-    paths += [join("plugins", (key,)) for key in tables if key in SWITCHES]
-    paths += _in_tables(tables, "plugins", needs_trust)
+    paths = [*_in_tables(document.get("plugins", {}), "plugins", needed)]
     for index, agent in enumerate(document.get("agents", ())):
-        paths += _in_tables(agent.get("plugins", {}), f"agents[{index}].plugins", needs_trust)
+        paths += _in_tables(agent.get("plugins", {}), f"agents[{index}].plugins", needed)
     return paths
 
 
-def _in_tables(tables: Mapping[str, Any], at: str, needs_trust: Mapping[str, Collection[str]]) -> Iterator[str]:
-    for name, keys in needs_trust.items():
-        for key in tables.get(name, ()):
+def _in_tables(tables: Mapping[str, Any], at: str, needed: Mapping[str, Needs]) -> Iterator[str]:
+    for name, needs in needed.items():
+        table = tables.get(name, {})
+        keys = needs(table) if callable(needs) else needs
+        for key in table:
             if key in keys or EVERY_KEY in keys:
                 yield join(at, (name, key))
+
+
+def _switches(document: Mapping[str, Any]) -> Iterator[str]:
+    """The loop and the switches of `[plugins]`: they could leave a guard out."""
+    if "loop" in document:
+        yield "loop"
+    for key in document.get("plugins", {}):
+        if key in SWITCHES:
+            yield join("plugins", (key,))
 
 
 def digest(document: Mapping[str, Any]) -> str:

@@ -7,12 +7,18 @@ from typing import Any
 
 import pytest
 
-from checkrein.config.trust import beyond, digest
+from checkrein.config import load_config
+from checkrein.config.trust import beyond, check_found, digest
 from checkrein.config.types import AgentConfig, HarnessConfig, PluginsConfig
 from checkrein.errors import ConfigError
 from checkrein.harness import Harness
 
-NEEDS = {"guard": ("*",), "host": ("url",), "free": ()}
+NEEDS: dict[str, Any] = {
+    "guard": ("*",),
+    "host": ("url",),
+    "free": (),
+    "picky": lambda table: ["url"] if table.get("url") == "far" else [],
+}
 
 
 @pytest.mark.parametrize(
@@ -20,8 +26,9 @@ NEEDS = {"guard": ("*",), "host": ("url",), "free": ()}
     [
         ({}, []),
         ({"model": "a:b", "agents": [{"id": "x", "tools": ["*"]}], "limits": {}, "session": {}}, []),
-        ({"loop": "default"}, ["loop"]),
-        ({"plugins": {"block": [], "free": {"url": "x"}, "unknown": {"url": "x"}}}, ["plugins.block"]),
+        ({"plugins": {"block": [], "free": {"url": "x"}, "unknown": {"url": "x"}}}, []),
+        ({"plugins": {"picky": {"url": "far", "port": 1}}}, ["plugins.picky.url"]),
+        ({"plugins": {"picky": {"url": "near", "port": 1}}}, []),
         ({"plugins": {"guard": {"mode": 1, "deny": 2}}}, ["plugins.guard.mode", "plugins.guard.deny"]),
         ({"plugins": {"host": {"url": "x", "timeout_s": 1}, "guard": {}}}, ["plugins.host.url"]),
         ({"agents": [{"id": "x"}, {"id": "y", "plugins": {"host": {"url": 1}}}]}, ["agents[1].plugins.host.url"]),
@@ -31,11 +38,17 @@ def test_what_reaches_beyond_the_folder(document: dict[str, Any], paths: list[st
     assert beyond(document, NEEDS) == paths
 
 
-def test_a_new_section_is_looked_at_before_a_found_file_may_set_it() -> None:
+def test_a_new_section_is_looked_at_before_a_found_file_may_set_it(tmp_path: Path) -> None:
+    """Every section is either harmless or said aloud; every switch of `[plugins]` is said aloud."""
     harmless = {"model", "agents", "session", "limits"}
     assert set(HarnessConfig.__struct_fields__) == {*harmless, "loop", "plugins"}
+    environ = {"CHECKREIN_CONFIG_HOME": str(tmp_path / "home")}
+    file = tmp_path / "checkrein.toml"
     for switch in {*PluginsConfig.__struct_fields__} - {"tables"}:
-        assert beyond({"plugins": {switch: []}}, {}) == [f"plugins.{switch}"]
+        value = "true" if switch == "autoload" else "[]"
+        file.write_text(f"plugins.{switch} = {value}\n")
+        loaded = load_config(cwd=tmp_path, environ=environ)
+        assert f"sets plugins.{switch};" in (check_found(loaded, {}, environ) or "")
     assert "plugins" in AgentConfig.__struct_fields__
 
 
@@ -52,11 +65,18 @@ def test_trust_is_for_what_is_said_of_loop_and_plugins() -> None:
     assert len({digest(each) for each in [said, *others]}) == 5
 
 
-def test_a_program_names_the_file_it_trusts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_program_names_the_file_it_trusts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
     monkeypatch.setenv("CHECKREIN_CONFIG_HOME", str(tmp_path / "home"))
     file = tmp_path / "checkrein.toml"
-    file.write_text('plugins.block = ["demo"]\n')
-    with pytest.raises(ConfigError, match=r"plugins\.block, got one that was found.*config trust"):
+    file.write_text('plugins.openai.base_url = "https://other.example/v1"\nplugins.block = ["demo"]\n')
+    with pytest.raises(ConfigError, match=r"plugins\.openai\.base_url, got one that was found.*config trust"):
         Harness(workspace=tmp_path).load()
     for named in (file, tmp_path):
         assert "demo" not in [each.name for each in Harness(named).load() if each.state == "loaded"]
+    assert not caplog.records
+    file.write_text('plugins.block = ["demo"]\n')
+    assert "demo" not in [each.name for each in Harness(workspace=tmp_path).load() if each.state == "loaded"]
+    (record,) = caplog.records
+    assert record.getMessage().startswith(f"{file} was found in this folder and sets plugins.block; ")
