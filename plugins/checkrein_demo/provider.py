@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterator
+from typing import TYPE_CHECKING
 
 import anyio
 import msgspec
@@ -10,7 +11,8 @@ import msgspec
 from checkrein.chunks import CallChunk, Chunk, FinishChunk, TextChunk, ThinkingChunk, UsageChunk
 from checkrein.messages import Request, Usage
 
-from .rules import Move, decide
+if TYPE_CHECKING:
+    from .rules import Move
 
 __all__ = ["DemoProvider"]
 
@@ -44,6 +46,8 @@ class DemoProvider:
 
     async def stream(self, request: Request) -> AsyncIterator[Chunk]:
         """Stream the answer to a request; see Provider.stream."""
+        from .rules import decide  # the rules and their patterns: only where the demo model is asked
+
         move = decide(request)
         for chunk in _chunks(move, len(request.messages)):
             await anyio.sleep(self._delay_s)

@@ -47,23 +47,20 @@ CODES = (
     "EMPTY_RESPONSE",
 )
 
-_CONTEXT = re.compile(
-    r"context.?(length|window|size)|maximum (context|prompt)|(prompt|input|request).{0,20}too long"
-    r"|too many (input )?tokens|reduce the length|exceeds the (available|maximum).{0,20}(context|tokens)",
-    re.IGNORECASE,
+# What servers write, whatever its case. Not compiled here: most programs never meet an error.
+_CONTEXT = (
+    r"(?i)context.?(length|window|size)|maximum (context|prompt)|(prompt|input|request).{0,20}too long"
+    r"|too many (input )?tokens|reduce the length|exceeds the (available|maximum).{0,20}(context|tokens)"
 )
-_QUOTA = re.compile(
-    r"insufficient.?(quota|balance|funds|credits)|exceeded your current quota|billing|payment.?required"
-    r"|credit balance|out of credits",
-    re.IGNORECASE,
+_QUOTA = (
+    r"(?i)insufficient.?(quota|balance|funds|credits)|exceeded your current quota|billing|payment.?required"
+    r"|credit balance|out of credits"
 )
-_FILTER = re.compile(r"content.?(filter|policy|management)|ResponsibleAIPolicyViolation|data_inspection", re.IGNORECASE)
-_KEY = re.compile(r"(invalid|incorrect|missing).{0,10}api.?key|authentication|unauthori[sz]ed", re.IGNORECASE)
-_RATE = re.compile(r"rate.?limit|too many requests|throttl", re.IGNORECASE)
-_BUSY = re.compile(
-    r"server.?error|internal.?error|overload|unavailable|insufficient_system_resource|capacity", re.IGNORECASE
-)
-_NEVER = re.compile(r"request too large", re.IGNORECASE)
+_FILTER = r"(?i)content.?(filter|policy|management)|ResponsibleAIPolicyViolation|data_inspection"
+_KEY = r"(?i)(invalid|incorrect|missing).{0,10}api.?key|authentication|unauthori[sz]ed"
+_RATE = r"(?i)rate.?limit|too many requests|throttl"
+_BUSY = r"(?i)server.?error|internal.?error|overload|unavailable|insufficient_system_resource|capacity"
+_NEVER = r"(?i)request too large"
 
 # The code and whether to try again, by status; other 4xx are BAD_REQUEST, other 5xx SERVER.
 _BY_STATUS = {
@@ -224,24 +221,24 @@ def redact(error: ProviderError, key: str | None) -> ProviderError:
 def _classify(status: int | None, words: str, message: str) -> tuple[str, bool]:
     text = f"{words} {message}"
     if status not in (401, 402, 404, 408):
-        if _QUOTA.search(text):
+        if re.search(_QUOTA, text):
             return "QUOTA", False
-        if _FILTER.search(words) or (status in (400, 403) and _FILTER.search(message)):
+        if re.search(_FILTER, words) or (status in (400, 403) and re.search(_FILTER, message)):
             return "CONTENT_FILTER", False
-        if status != 429 and not _RATE.search(words) and _CONTEXT.search(text):
+        if status != 429 and not re.search(_RATE, words) and re.search(_CONTEXT, text):
             return "CONTEXT_WINDOW_EXCEEDED", False
     if status == 413:
         return "CONTEXT_WINDOW_EXCEEDED", False
     if status is not None:
         code, retryable = _BY_STATUS.get(status, ("SERVER", True) if status >= 500 else ("BAD_REQUEST", False))
-        return code, retryable and not (code == "RATE_LIMIT" and _NEVER.search(message) is not None)
-    if _RATE.search(text):
-        return "RATE_LIMIT", _NEVER.search(message) is None
-    if _KEY.search(text):
+        return code, retryable and not (code == "RATE_LIMIT" and re.search(_NEVER, message) is not None)
+    if re.search(_RATE, text):
+        return "RATE_LIMIT", re.search(_NEVER, message) is None
+    if re.search(_KEY, text):
         return "INVALID_CREDENTIAL", False
     if re.search(r"invalid.?request|bad.?request|not.?found", words, re.IGNORECASE):
         return "BAD_REQUEST", False
-    if re.search(r"time.?out|timed out", text, re.IGNORECASE) and not _BUSY.search(words):
+    if re.search(r"time.?out|timed out", text, re.IGNORECASE) and not re.search(_BUSY, words):
         return "TIMEOUT", True
     return "SERVER", True  # a server that breaks off without saying why may be better the next time
 
