@@ -26,6 +26,7 @@ __all__ = [
     "encode",
     "fast_encode",
     "seal",
+    "seal_from",
     "unseal",
     "decode",
     "decode_all",
@@ -79,10 +80,24 @@ def seal(body: bytes) -> bytes:
 
     No body ends like a seal: `crc` is nobody's member, and within a string its quotes are escaped.
     """
-    if body.endswith(b'"}') and body[-SUFFIX_BYTES:-10] == b',"crc":"':
+    if _ends_sealed(body):
         return body
     head = body[:-1]
-    return b'%b,"crc":"%08x"}' % (head, crc32(head))
+    return head + b',"crc":"%08x"}' % crc32(head)
+
+
+def seal_from(lines: list[bytes], place: int) -> None:
+    """Seal the lines from `place` on where they are; if some of them are sealed already, they are the first ones."""
+    end = len(lines)
+    while place < end and _ends_sealed(lines[place]):
+        place += 1
+    for at in range(place, end):
+        head = lines[at][:-1]
+        lines[at] = head + b',"crc":"%08x"}' % crc32(head)
+
+
+def _ends_sealed(body: bytes) -> bool:
+    return body[-SUFFIX_BYTES:-10] == b',"crc":"' and body.endswith(b'"}')
 
 
 def unseal(line: bytes) -> bytes:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 
-from .codec import seal
+from .codec import seal_from
 from .errors import StoreError
 from .log import KEPT, LONG, Pages, decoded, place_of
 from .store import Rereading
@@ -67,10 +67,10 @@ class Kept:
         """Each event as the bytes that were encoded at append, sealed, without newline."""
         lines = self._lines
         # Sealed when somebody reads or keeps them, and not at append: half of them are never read. Struck in
-        # between, a line may come here twice; sealing one that is sealed leaves it as it is.
-        for place in range(self._sealed, len(lines)):
-            lines[place] = seal(lines[place])
-        self._sealed = len(lines)
+        # between, lines may come here twice; those that are sealed stay as they are.
+        if self._sealed != len(lines):
+            seal_from(lines, self._sealed)
+            self._sealed = len(lines)
         return lines if self._stored is None else self._stored
 
     def line(self, seq: int) -> bytes:
