@@ -20,9 +20,10 @@ from typing import Any
 from checkrein.codec import encode, seal
 from checkrein.errors import SessionLocked, SessionNotFound, StoreError
 from checkrein.events import FORMAT, AnyEvent, FreeEvent, InboxAccepted, SessionCreated
+from checkrein.log import Pages
 from checkrein.messages import USER, TextBlock
 from checkrein.recovery import recover, reopen
-from checkrein.store import SessionInfo, Store
+from checkrein.store import Rereading, SessionInfo, Store
 
 __all__ = ["StoreCase", "store_conformance", "sample_lines", "CHECKS"]
 
@@ -170,6 +171,21 @@ def closing(case: StoreCase, folder: Path) -> None:
     again.append(lines[1:])
     again.close()
     assert tuple(case.make(folder).read("s").lines) == lines
+
+
+def reading_back(case: StoreCase, folder: Path) -> None:
+    """A writer that can read back gives exactly the lines it took last, or none; no writer must be able to."""
+    lines = sample_lines(7)
+    writer = case.make(folder).create("s", lines[:3])
+    writer.append(lines[3:])
+    if isinstance(writer, Rereading):
+        for first in range(7):
+            for count in range(1, 8 - first):
+                pages = writer.reread(lines[first:], count)
+                assert tuple(Pages(pages)) == lines[first : first + count], (first, count)
+        for others in (lines[:6], lines[1:3], (*lines, *lines), sample_lines(7, agent="other")):
+            assert not writer.reread(others, len(others)), "these are not the last lines it took"
+    writer.close()
 
 
 def continuing(case: StoreCase, folder: Path) -> None:
@@ -341,6 +357,7 @@ CHECKS: dict[str, Callable[[StoreCase, Path], None]] = {
         reading_needs_no_lock,
         one_writer,
         closing,
+        reading_back,
         continuing,
         bad_ids,
         bad_lines,

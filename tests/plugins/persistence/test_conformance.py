@@ -15,12 +15,12 @@ from checkrein.testing.store_kit import CHECKS, sample_lines
 from checkrein_persistence import FileOps, JsonlStore
 
 
-def _jsonl_case() -> StoreCase:
+def _jsonl_case(**options: int) -> StoreCase:
     def set_raw(store: Store, session_id: str, data: bytes) -> None:
         Path(store.locate(session_id)).write_bytes(data)
 
     return StoreCase(
-        make=lambda folder: JsonlStore(folder / ".checkrein"),
+        make=lambda folder: JsonlStore(folder / ".checkrein", **options),
         raw=lambda store, session_id: Path(store.locate(session_id)).read_bytes(),
         set_raw=set_raw,
     )
@@ -40,7 +40,11 @@ def _memory_case() -> StoreCase:
     return StoreCase(make=lambda folder: stores.setdefault(folder, MemoryStore()), raw=raw, set_raw=set_raw)
 
 
-CASES = {"jsonl": _jsonl_case, "memory": _memory_case}
+def _paged_case() -> StoreCase:
+    return _jsonl_case(long_bytes=0, page_bytes=300)
+
+
+CASES = {"jsonl": _jsonl_case, "jsonl in pages": _paged_case, "memory": _memory_case}
 
 
 @pytest.mark.parametrize("case", CASES)
