@@ -22,7 +22,6 @@ PEERS = {  # name: (interpreter under --root, adapter, environment)
     "tau": ("venvs/tau/bin/python", "tau.py", {}),
     "pi": (NODE, "pi.mjs", {"BENCH_MODULES": "node/pi/node_modules"}),
     "dsh": (NODE, "dsh.mjs", {"BENCH_MODULES": "node/dsh/node_modules"}),
-    "dsh-plain": (NODE, "dsh.mjs", {"BENCH_MODULES": "node/dsh/node_modules", "BENCH_DSH_COMPRESSION": "none"}),
 }
 
 

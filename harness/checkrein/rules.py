@@ -251,7 +251,7 @@ def check_request(state: State, event: ev.RequestStart) -> None:
 def apply_request(state: State, event: ev.RequestStart) -> None:
     if not state.step_open:
         enter_step(state, event.turn, event.step)
-    state.attempt, state.request_open, state.request_ok = event.attempt, True, False
+    state.attempt, state.request_open, state.request_ok, state.shown = event.attempt, True, False, False
     state.thinking = {}
     state.last_request = event
 
@@ -282,13 +282,13 @@ def apply_request_end(state: State, event: ev.RequestEnd) -> None:
 
 def check_partial(state: State, event: ev.AssistantPartial) -> None:
     need_step(state, event)
-    if state.request_open or not state.attempt or state.answered:
-        raise refuse("O6", event, "shown text stands behind a request that ended, in a step without an answer")
+    if state.request_open or not state.attempt or state.answered or state.shown:
+        raise refuse("O6", event, "shown text stands once behind a request that ended, in a step without an answer")
 
 
 def apply_partial(state: State, event: ev.AssistantPartial) -> None:
     """Shown, but not part of the history; what was given up gets no answer any more."""
-    state.request_ok = False
+    state.request_ok, state.shown = False, True
 
 
 def check_answer(state: State, event: ev.AssistantAnswer) -> None:

@@ -80,7 +80,7 @@ class State:
     Attributes (all read-only to everybody but `apply`):
         next_seq, session, agent, format, created: who and where.
         turn, turn_open, step, step_open, answered: the brackets; `turn` and `step` are the last numbers.
-        attempt, request_open: the attempt of the open step's request.
+        attempt, request_open, shown: the attempt of the open step's request, and whether its partial text is logged.
         calls, due: the open step's calls by id in model order, and the ids still owing a result.
         pending, claimed, discarded, keys, inputs: the inbox (I3).
         starts, ends: the seq of each turn's start, and its end event.
@@ -91,8 +91,18 @@ class State:
 
     __slots__ = (
         *("types", "closes", "next_seq", "session", "agent", "format", "created", "turn", "turn_open"),
-        *("starts", "step", "step_open", "answered", "attempt", "request_open", "request_ok", "thinking"),
-        *("calls", "due", "turn_calls", "final_text", "approvals", "approvals_asked", "open_pairs", "compactions"),
+        *("starts", "step", "step_open", "answered", "attempt", "request_open", "request_ok", "shown"),
+        *(
+            "thinking",
+            "calls",
+            "due",
+            "turn_calls",
+            "final_text",
+            "approvals",
+            "approvals_asked",
+            "open_pairs",
+            "compactions",
+        ),
         *("orphans", "pending", "claimed", "discarded", "keys", "inputs", "ends", "header", "parts"),
         *("last_request", "history", "usage", "usage_latest", "usage_turn"),
     )
@@ -114,6 +124,7 @@ class State:
         self.attempt = 0
         self.request_open = False
         self.request_ok = False
+        self.shown = False
         self.thinking: dict[int, tuple[str, str | None]] = {}
         self.calls: dict[str, CallState] = {}
         self.due: list[str] = []
@@ -185,7 +196,7 @@ def open_step(state: State, step: int) -> None:
     if state.step_open:
         leave_step(state)
     state.step, state.step_open = step, True
-    state.answered = state.request_open = state.request_ok = False
+    state.answered = state.request_open = state.request_ok = state.shown = False
     state.attempt = 0
     state.thinking = {}
     state.calls = {}

@@ -67,6 +67,7 @@ def test_L3_O6_a_partial_text_stands_where_the_oracle_has_it() -> None:
     refused(session, "O6", AssistantPartial, **partial)
     session.append(RequestEnd, turn=1, step=1, attempt=1, outcome="error")
     session.append(AssistantPartial, **partial)
+    refused(session, "O6", AssistantPartial, **partial)
     asked(session, 2, "ok")
     session.append(AssistantPartial, **partial)
     refused(session, "O6", AssistantAnswer, turn=1, step=1, content=[TextBlock("given up")])
