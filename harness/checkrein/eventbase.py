@@ -3,7 +3,7 @@
 The vocabulary itself is events.py, which exports these names too.
 """
 
-from __future__ import annotations
+# Why annotations are no texts here: events.py.
 
 from typing import Any, ClassVar
 

@@ -1,6 +1,6 @@
 """The events of guards and plugins: faults, approvals, compaction. events.py exports these names too."""
 
-from __future__ import annotations
+# Why annotations are no texts here: events.py.
 
 from typing import Any
 

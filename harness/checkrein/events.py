@@ -4,7 +4,8 @@ Every event starts with `type`, `seq`, `time`; absent optional members are left 
 everything else: a plugin's own event, a later version's, or one whose words we do not know (L5).
 """
 
-from __future__ import annotations
+# No `from __future__ import annotations` here and in eventbase and eventplugins: msgspec would evaluate hundreds of
+# texts one by one before the first log is read.
 
 from typing import Any, TypeAlias
 
