@@ -56,7 +56,7 @@ class Pages(Sequence[T]):
         recent: the new part, to be appended to; it is not copied.
     """
 
-    __slots__ = ("pages", "recent", "_starts", "_old", "_held")
+    __slots__ = ("pages", "recent", "_starts", "_old", "_held", "_here")
 
     def __init__(self, pages: Sequence[Page[T]] = (), recent: list[T] | None = None) -> None:
         self.pages: list[Page[T]] = []
@@ -64,6 +64,7 @@ class Pages(Sequence[T]):
         self._starts = array("Q")
         self._old = 0
         self._held: dict[int, list[T]] = {}
+        self._here: tuple[int, int, list[T]] = (0, 0, [])  # where the page begins and ends that was asked for last
         for page in pages:
             self.add(page)
 
@@ -81,6 +82,9 @@ class Pages(Sequence[T]):
     @overload
     def __getitem__(self, index: slice) -> list[T]: ...
     def __getitem__(self, index: int | slice) -> T | list[T]:
+        first, end, page = self._here
+        if index.__class__ is int and first <= index < end:  # most who ask go on to the next one
+            return page[index - first]
         if isinstance(index, slice):
             start, stop, step = index.indices(len(self))
             if step == 1:
@@ -93,7 +97,9 @@ class Pages(Sequence[T]):
         if index < 0:
             raise IndexError("the log has no such item")
         number = bisect_right(self._starts, index) - 1
-        return self._page(number)[index - self._starts[number]]
+        first, page = self._starts[number], self._page(number)
+        self._here = (first, first + len(page), page)
+        return page[index - first]
 
     def __iter__(self) -> Iterator[T]:
         for page in self.pages:

@@ -7,6 +7,7 @@ all the same. By default a sample of the lines, another one for each exception; 
 from __future__ import annotations
 
 import linecache
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -14,6 +15,8 @@ from sessionkit import HOME, Strike, check_agrees, session, state_of, steps
 
 from checkrein import events as ev
 from checkrein.closing import closed, repair
+from checkrein.codec import encode, seal
+from checkrein.log import Page, Pages
 from checkrein.session import Session
 
 APPEND = ("session", "state", "rules", "rules_calls", "derive", "lenient", "codec")
@@ -158,3 +161,58 @@ def test_L4_a_strike_during_notification_loses_no_deferred_append(exc, faults):
         starts = [e.seq for e in held.events if e.type == "step/start"]
         assert notes == starts or (len(notes) == 1 and notes[0] in starts), strike.struck
         assert len(set(notes)) == len(notes)
+
+
+class Rereads:
+    """A writer that can give everything back."""
+
+    def __init__(self) -> None:
+        self.kept: list[bytes] = []
+
+    @property
+    def taken(self) -> int:
+        return len(self.kept)
+
+    def append(self, lines: Sequence[bytes]) -> None:
+        self.kept += lines
+
+    def sync(self) -> None: ...
+
+    def close(self) -> None: ...
+
+    def reread(self, lines: Sequence[bytes], count: int) -> list[Page[bytes]]:
+        assert self.kept[-len(lines) :] == list(lines)
+        return [Page(1, [line].copy) for line in lines[:count]]
+
+
+@pytest.mark.parametrize("exc", KINDS)
+@pytest.mark.parametrize("times", [1, 5])
+def test_L3_a_strike_while_lines_are_sealed_or_old_events_let_go_changes_nothing(exc, times, faults):
+    modules = ("kept", "log", "codec")
+
+    def written() -> Session:
+        held = session()
+        write(held)
+        closed(held, REASON)  # the last turn stays in memory: the first two can be let go
+        held.writer = Rereads()
+        return held
+
+    def let_go(held: Session) -> None:
+        held.writer.append(held.lines[held.writer.taken :])
+        held.let_go(keep=3, long=0)
+
+    total = count(lambda: let_go(written()), modules)
+    gone = 0
+    for k in places(total, faults, exc):
+        held = written()
+        events = list(held.events)
+        with Strike(k, exc, modules, times):
+            try:
+                let_go(held)
+            except (MemoryError, KeyboardInterrupt):
+                pass
+        held.append_free("x/more", {})
+        events.append(held.events[-1])
+        assert list(held.events) == events and list(held.lines) == [seal(encode(event)) for event in events], k
+        gone += isinstance(held.events, Pages)
+    assert gone
