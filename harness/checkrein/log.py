@@ -74,6 +74,14 @@ class Pages(Sequence[T]):
         self._starts.append(self._old)
         self._old += page.length
 
+    def upto(self, count: int) -> Pages[T]:
+        """The first items, where they are: what is asked for of them is read then."""
+        whole = bisect_right(self._starts, min(count, self._old))
+        if whole and self._starts[whole - 1] + self.pages[whole - 1].length > count:
+            whole -= 1
+        begin = self._starts[whole] if whole < len(self.pages) else self._old
+        return Pages(self.pages[:whole], self[begin:count])
+
     def __len__(self) -> int:
         return self._old + len(self.recent)
 

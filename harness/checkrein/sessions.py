@@ -11,8 +11,8 @@ Nothing here writes to the parent, and its lock is not needed.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from msgspec import Struct
 
@@ -20,6 +20,7 @@ from . import events as ev
 from .closing import repair
 from .errors import StoreError
 from .lenient import structural
+from .log import Pages
 from .messages import CallBlock, content_text
 from .recovery import Recovered, recover, reopen
 from .session import Session
@@ -31,6 +32,8 @@ if TYPE_CHECKING:
     from .store import Store
 
 __all__ = ["Hit", "fork", "repair_stored", "rewind", "search", "text_of"]
+
+T = TypeVar("T")
 
 _BLOB = re.compile(rb"[0-9a-f]{64}")
 _NO_BLOBS = (b'{"type":"request/start"', b'{"type":"approval/asked"')  # their hashes are no blobs'
@@ -61,7 +64,7 @@ def fork(store: Store, session_id: str, turn: int | None = None, *, new_id: str 
     found = _readable(store, session_id)
     cut = _cut(found, session_id, turn)
     new_id = new_id or new_session_id()
-    copy = Session.load(new_id, found.events[:cut], found.lines[:cut])
+    copy = Session.load(new_id, _first(found.events, cut), _first(found.lines, cut))
     last = copy.events[-1].seq if copy.events else -1
     for gap in found.gaps:
         if gap.before <= last:
@@ -70,7 +73,7 @@ def fork(store: Store, session_id: str, turn: int | None = None, *, new_id: str 
     for entry in list(copy.state.pending.values()):
         copy.append(ev.InboxDiscarded, id=entry.id, reason=f"it is still {session_id}'s: this is a fork of it")
     store.create(new_id, copy.lines).close()
-    _copy_blobs(store, session_id, new_id, found.lines[:cut])
+    _copy_blobs(store, session_id, new_id, _first(found.lines, cut))
     return new_id
 
 
@@ -130,6 +133,10 @@ def _readable(store: Store, session_id: str) -> Recovered:
     return found
 
 
+def _first(items: Sequence[T], count: int) -> Sequence[T]:
+    return items.upto(count) if isinstance(items, Pages) else items[:count]
+
+
 def _turn_ends(events: Sequence[AnyEvent]) -> dict[int, int]:
     """The list position behind each turn's end, by turn; ends of other versions count too."""
     ends: dict[int, int] = {}
@@ -170,7 +177,7 @@ def _create(copy: Session, parent: str, seq: int) -> None:
     )
 
 
-def _copy_blobs(store: Store, parent: str, copy: str, lines: Sequence[bytes]) -> None:
+def _copy_blobs(store: Store, parent: str, copy: str, lines: Iterable[bytes]) -> None:
     """Copy the blobs the lines name; a hash that names none is something else's."""
     names = {name for line in lines if not line.startswith(_NO_BLOBS) for name in _BLOB.findall(line)}
     for name in sorted(names):

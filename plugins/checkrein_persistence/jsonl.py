@@ -35,6 +35,7 @@ __all__ = ["JsonlStore"]
 
 LONG_BYTES = 8_388_608
 _SHA256_DIGITS = 64
+_LINES_AT_ONCE = 4_096
 
 
 class JsonlStore:
@@ -77,7 +78,7 @@ class JsonlStore:
         log = self._log(session_id)
         try:
             self._make_folder(log.parent)
-            fd = self._publish(log, b"".join([line + b"\n" for line in lines]))
+            fd, size = self._publish(log, lines)
         except FileExistsError:
             raise StoreError(
                 f"a session {session_id!r} exists already at {log.parent}; open it, or choose another id"
@@ -88,7 +89,7 @@ class JsonlStore:
             self._ops,
             log,
             fd,
-            size=sum(map(len, lines)) + len(lines),
+            size=size,
             folders=self._folders(log),
             durable=True,
             page_bytes=self._page_bytes,
@@ -229,30 +230,34 @@ class JsonlStore:
 
     # --- files -----------------------------------------------------------------------------------------
 
-    def _publish(self, log: Path, data: bytes) -> int:
-        """Make the log under its name, whole or not at all; returns it open and locked."""
+    def _publish(self, log: Path, lines: Sequence[bytes]) -> tuple[int, int]:
+        """Make the log under its name, whole or not at all; returns it open and locked, and its size."""
         if log.exists():
             raise FileExistsError(log)
         temporary = log.with_name(f".log.{_unique()}")
         fd = self._ops.open(temporary, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_EXCL)
         try:
             self._ops.lock(fd)
-            write_all(self._ops, fd, data)
+            size = 0
+            for first in range(0, len(lines), _LINES_AT_ONCE):
+                part = lines[first : first + _LINES_AT_ONCE]
+                write_all(self._ops, fd, b"\n".join(part) + b"\n")
+                size += sum(map(len, part)) + len(part)
             self._ops.fsync(fd)
             if not self._ops.link(temporary, log):
-                return self._publish_without_links(fd, temporary, log)
+                self._publish_without_links(temporary, log)
+                return fd, size
         except BaseException:
             self._ops.close(fd)
             self._forget(temporary)
             raise
         self._forget(temporary)
-        return fd
+        return fd, size
 
-    def _publish_without_links(self, fd: int, temporary: Path, log: Path) -> int:
+    def _publish_without_links(self, temporary: Path, log: Path) -> None:
         if log.exists():
             raise FileExistsError(log)
         self._ops.rename(temporary, log)
-        return fd
 
     def _write_new(self, path: Path, data: bytes, *, durable: bool) -> None:
         fd = self._ops.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL)

@@ -20,6 +20,7 @@ from checkrein.log import Pages
 from checkrein.memory_store import MemoryStore
 from checkrein.recovery import recover, reopen
 from checkrein.session import Session
+from checkrein.sessions import fork
 from checkrein.store import flush
 from checkrein_persistence import JsonlStore
 
@@ -133,6 +134,17 @@ def test_memory_grows_with_the_projections_and_not_with_the_log(tmp_path: Path) 
     print({key: f"{peak:,}" for key, peak in peaks.items()})
     assert peaks["plain", 20_000] > 8 * peaks["plain", 2_000]
     assert peaks["cold", 20_000] < 1.5 * peaks["cold", 2_000]
+
+
+def test_a_fork_takes_no_more_memory_than_opening(tmp_path: Path) -> None:
+    peaks = []
+    for count in (5_000, 50_000):
+        store = JsonlStore(tmp_path / str(count), **PAGED)
+        store.create("s", rows(count)).close()
+        peaks.append(peak_of(lambda store=store: fork(store, "s", 0, new_id="copy")))
+        assert len(store.read("copy").lines) == count + 1
+    print("peaks of a fork", [f"{peak:,}" for peak in peaks])
+    assert peaks[1] < 1.5 * peaks[0]
 
 
 def rows(count: int) -> list[bytes]:

@@ -78,6 +78,9 @@ def differing(plain: Session, cold: Session) -> list[str]:
         found += [] if cold.since(seq) == plain.since(seq) else [f"since({seq})"]
     for turn in range(plain.state.turn + 2):
         found += [] if cold.turn_events(turn) == plain.turn_events(turn) else [f"turn_events({turn})"]
+    if isinstance(cold.events, Pages):
+        heads = [place for place in range(n + 2) if cold.events.upto(place) != plain.events[:place]]
+        found += [f"upto({place})" for place in heads]
     found += [] if list(reversed(cold.events)) == list(reversed(plain.events)) else ["reversed"]
     for wrong in (n, -n - 1):
         with pytest.raises(IndexError):
