@@ -10,6 +10,7 @@ Options (docs/testing.md):
 from __future__ import annotations
 
 import importlib.util
+import signal
 import socket
 from collections.abc import Awaitable, Callable, Iterator
 from importlib import metadata
@@ -47,6 +48,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "slow: heavy sweeps, run with --slow")
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as a shell leaves it to `pytest &`; tests raise it
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     if importlib.util.find_spec("checkrein") is None:
         raise pytest.UsageError(f"checkrein is not installed; run: {INSTALL}")
 
