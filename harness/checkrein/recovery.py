@@ -103,9 +103,7 @@ def recover(stored: StoredLog, types: dict[str, EventType] | None = None) -> Rec
     gaps: list[Gap] = []
     if not contiguous:
         events, lines = _in_order(events, lines, damage)
-        jumps: list[tuple[int, int]] = []
-        _ascend(events, -1, jumps)
-        gaps = _gaps(jumps, _named(events), damage)
+        gaps = _gaps(_jumps(events, -1), _named(events), damage)
     read_only = bool(events) and _is_newer(events[0])
     skipped = sum(size for _, size in damage)
     return Recovered(events, lines, gaps, stored.torn, skipped, read_only)
@@ -241,28 +239,35 @@ def _read(stored: Sequence[bytes]) -> tuple[list[AnyEvent], list[bytes], _Damage
 
 
 def _recover_pages(stored: Pages[bytes], torn: bytes, types: dict[str, EventType] | None) -> Recovered | None:
-    """As recover, of a log too long to be kept: None if its events are not in order, which only sorting all mends."""
+    """As recover, of a log too long to be kept: None if events are late, so that all of them have to be sorted."""
     events: Pages[AnyEvent] = Pages()
     lines: Pages[bytes] = Pages()
     damage: _Damage = []
     jumps: list[tuple[int, int]] = []
     named: set[tuple[int, int]] = set()
     state = projections(types) if types is not None else None
-    read_only, last = False, -1
+    read_only, last, before = False, -1, -1  # the last seq that counts, and the last one in the file
     with without_gc(len(stored)):
         for page in (*stored.pages, Page(len(stored.recent), stored.recent.copy)):
             raw = page.read()
-            found, kept = _good(raw, last, damage)
+            found, kept = _good(raw, before, damage)
+            if list(map(_seq, found)) != list(range(last + 1, last + 1 + len(found))):
+                rising = _rising(found, last)
+                jumps += _jumps([found[index] for index in rising], last)
+                if not _repeats(found, kept, rising, before, jumps, damage):
+                    return None
+                before = found[-1].seq
+                found, kept = [found[index] for index in rising], [kept[index] for index in rising]
+            elif found:
+                before = found[-1].seq
             if not found:
                 continue
             if not events:
                 read_only = _is_newer(found[0])
-            if not _ascend(found, last, jumps):
-                return None
             named |= _named(found)
             if state is not None:
                 fold_all(state, found)
-            good = page if kept is raw else _good_page(page, len(found))
+            good = page if kept is raw else _good_page(page, last, len(found))
             lines.add(good)
             events.add(decoded(good))
             last = found[-1].seq
@@ -270,23 +275,52 @@ def _recover_pages(stored: Pages[bytes], torn: bytes, types: dict[str, EventType
     return Recovered(events, lines, _gaps(jumps, named, damage), torn, skipped, read_only, state)
 
 
-def _ascend(events: Sequence[AnyEvent], last: int, jumps: list[tuple[int, int]]) -> bool:
-    """Whether seqs only grow from `last` on; where they leave some out is added to the jumps."""
-    seqs = list(map(_seq, events))
-    if seqs == list(range(last + 1, last + 1 + len(seqs))):
-        return True
-    for seq in seqs:
-        if not last < seq <= MAX_SEQ:
+def _rising(events: Sequence[AnyEvent], last: int) -> list[int]:
+    """Which of the events go on from `last`, each with a seq above all before it."""
+    rising = []
+    for index, event in enumerate(events):
+        if last < event.seq <= MAX_SEQ:
+            rising.append(index)
+            last = event.seq
+    return rising
+
+
+def _repeats(
+    events: Sequence[AnyEvent],
+    lines: Sequence[bytes],
+    rising: Sequence[int],
+    before: int,
+    jumps: Sequence[tuple[int, int]],
+    damage: _Damage,
+) -> bool:
+    """Whether all that do not rise were there before: then they are damage. One that fills a gap is not."""
+    for index in sorted(set(range(len(events))) - set(rising)):
+        seq = events[index].seq
+        gap = bisect_left(jumps, (seq, 0)) - 1
+        if 0 <= seq <= MAX_SEQ and gap >= 0 and jumps[gap][0] < seq < jumps[gap][1]:
             return False
-        if seq != last + 1:
-            jumps.append((last, seq))
-        last = seq
+        damage.append((events[index - 1].seq if index else before, len(lines[index])))
     return True
 
 
-def _good_page(page: Page[bytes], length: int) -> Page[bytes]:
+def _jumps(events: Sequence[AnyEvent], last: int) -> list[tuple[int, int]]:
+    """Where ascending seqs leave some out."""
+    jumps = []
+    for event in events:
+        if event.seq != last + 1:
+            jumps.append((last, event.seq))
+        last = event.seq
+    return jumps
+
+
+def _good_page(page: Page[bytes], last: int, length: int) -> Page[bytes]:
     """The good lines of a damaged page: what they are is found anew whenever they are read."""
-    return Page(length, lambda: list(_good(page.read(), -1, [])[1]))
+
+    def read() -> list[bytes]:
+        found, kept = _good(page.read(), -1, [])
+        return [kept[index] for index in _rising(found, last)]
+
+    return Page(length, read)
 
 
 def _good(chunk: Sequence[bytes], last: int, damage: _Damage) -> tuple[list[AnyEvent], Sequence[bytes]]:

@@ -31,7 +31,7 @@ from checkrein_persistence import FileOps, JsonlStore, Plugin
 
 PLAIN: dict[str, Any] = {"long_bytes": 10**12}
 COLD: dict[str, Any] = {"long_bytes": 0, "page_bytes": 700}
-SWEEP = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+SWEEP = settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 
 def put(folder: Path, data: bytes) -> None:
@@ -100,6 +100,22 @@ def test_R1_a_log_is_the_same_in_memory_and_a_page_at_a_time(tmp_path: Path, log
     for _ in range(3):
         put(tmp_path, damaged(lines, data))
         assert differences(*both(tmp_path)) == []
+
+
+def test_R1_only_late_events_need_the_whole_log_in_memory(tmp_path: Path) -> None:
+    row = [seal(encode(ev.FreeEvent("sample/row", seq, 0, {"text": "x" * 90}))) for seq in range(60)]
+    torn, junk = row[7][:50], b"junk"
+    for lines, paged in (
+        ([*row[:30], *row[20:45], row[3], *row[45:]], True),  # two writers, or a write that was struck
+        ([row[9], *row[5:30], *row[40:]], False),
+        ([*row[:20], *row[25:], row[22]], False),
+        ([*row[:20], torn, *row[25:], junk, row[25], row[2]], True),
+        ([row[0], seal(encode(ev.FreeEvent("sample/row", 2**60, 0, {}))), *row], True),
+    ):
+        put(tmp_path, b"".join(line + b"\n" for line in lines))
+        plain, cold = both(tmp_path)
+        assert differences(plain, cold) == []
+        assert isinstance(cold.lines, Pages) == paged
 
 
 def damaged(lines: Sequence[bytes], data: st.DataObject) -> bytes:
