@@ -91,7 +91,7 @@ class Pages(Sequence[T]):
     def __getitem__(self, index: slice) -> list[T]: ...
     def __getitem__(self, index: int | slice) -> T | list[T]:
         first, end, page = self._here
-        if index.__class__ is int and first <= index < end:  # most who ask go on to the next one
+        if isinstance(index, int) and first <= index < end:  # most who ask go on to the next one
             return page[index - first]
         if isinstance(index, slice):
             start, stop, step = index.indices(len(self))
