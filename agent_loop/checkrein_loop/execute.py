@@ -176,6 +176,7 @@ class _Run(Struct):
         context = ToolContext(
             agent, agent.session, call.call_id, self.attempts, agent.workspace, deadline, self.progress, self.nested
         )
+        value: Any = None
         try:
             if tool.timeout_s is None:
                 value = await self.invoke(tool, context, call.arguments)

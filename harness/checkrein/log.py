@@ -9,7 +9,7 @@ from __future__ import annotations
 import gc
 from array import array
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from operator import attrgetter
 from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar, overload
@@ -20,7 +20,7 @@ from .errors import StoreError
 if TYPE_CHECKING:
     from .events import AnyEvent
 
-__all__ = ["KEPT", "LONG", "Page", "Pages", "decoded", "place_of", "without_gc"]
+__all__ = ["KEPT", "LONG", "Page", "Pages", "decoded", "onward", "place_of", "without_gc"]
 
 T = TypeVar("T")
 
@@ -114,6 +114,12 @@ class Pages(Sequence[T]):
             yield from page.read()
         yield from self.recent
 
+    def onward(self, place: int) -> Iterator[T]:
+        """Iterate from an index on; as iterating, it keeps nothing of what it reads."""
+        for number in range(max(0, bisect_right(self._starts, place) - 1), len(self.pages)):
+            yield from self.pages[number].read()[max(0, place - self._starts[number]) :]
+        yield from self.recent[max(0, place - self._old) :]
+
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Sequence):
             return NotImplemented
@@ -152,6 +158,11 @@ def decoded(page: Page[bytes]) -> Page[AnyEvent]:
             raise StoreError(f"a part of the log that was read before cannot be read again: {exc}") from exc
 
     return Page(page.length, read)
+
+
+def onward(events: Sequence[T], place: int) -> Iterable[T]:
+    """The items from an index on: what a fold has still to read, of a log of any length."""
+    return events.onward(place) if isinstance(events, Pages) else events[place:]
 
 
 def place_of(events: Sequence[AnyEvent], seq: int) -> int:

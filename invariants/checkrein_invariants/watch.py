@@ -20,6 +20,7 @@ from checkrein.chunks import (
 from checkrein.codec import encode, seal
 from checkrein.errors import RefusedAtAppend
 from checkrein.events import AnyEvent
+from checkrein.log import onward
 
 from .deep import NEVER, Deep
 from .oracle import Oracle
@@ -159,10 +160,8 @@ class Watch:
         """Read the events that are new in the session."""
         if self.failure is not None:
             return
-        events = self.session.events
         try:
-            while self._fed < len(events):
-                event = events[self._fed]
+            for event in onward(self.session.events, self._fed):
                 self._fed += 1
                 self._feed(event)
         except Exception as exc:

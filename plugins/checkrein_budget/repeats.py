@@ -16,6 +16,7 @@ import msgspec
 from msgspec import Struct, field
 
 from checkrein.events import AssistantAnswer, StepEnd, ToolEnded, ToolResulted, TurnStart
+from checkrein.log import onward
 from checkrein.messages import CallBlock, content_text
 from checkrein.text import decode_json
 
@@ -76,9 +77,8 @@ class Steps(Struct):
 
     def catch_up(self, session: Session) -> None:
         """Fold the events that came since."""
-        events = session.events
-        while self.position < len(events):
-            self._apply(events[self.position])
+        for event in onward(session.events, self.position):
+            self._apply(event)
             self.position += 1
 
     def _apply(self, event: Any) -> None:

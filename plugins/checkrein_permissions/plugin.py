@@ -19,6 +19,7 @@ from checkrein.calls import Call
 from checkrein.decisions import Allow, Ask, Deny, GuardVote, Stop
 from checkrein.events import ApprovalAsked, ApprovalDecided, TurnStart
 from checkrein.hookspecs import hookimpl
+from checkrein.log import onward
 from checkrein.visible import excerpt, visible
 
 from .paths import path_matches, relative_pattern
@@ -61,9 +62,7 @@ class Memory(Struct):
 
     def catch_up(self, session: Session) -> None:
         """Fold the events that came since."""
-        events = session.events
-        while self.position < len(events):
-            event = events[self.position]
+        for event in onward(session.events, self.position):
             self.position += 1
             if isinstance(event, TurnStart):
                 self.asked.clear()

@@ -19,7 +19,7 @@ from checkrein import Agent, Harness, hookimpl, tool
 from checkrein import events as ev
 from checkrein.codec import encode, seal
 from checkrein.errors import StoreError
-from checkrein.log import Pages
+from checkrein.log import Pages, onward
 from checkrein.recovery import Recovered, recover, reopen
 from checkrein.replay import replay
 from checkrein.session import Session
@@ -78,6 +78,7 @@ def differing(plain: Session, cold: Session) -> list[str]:
         found += [] if cold.since(seq) == plain.since(seq) else [f"since({seq})"]
     for turn in range(plain.state.turn + 2):
         found += [] if cold.turn_events(turn) == plain.turn_events(turn) else [f"turn_events({turn})"]
+    found += [f"onward({i})" for i in range(n + 2) if list(onward(cold.events, i)) != plain.events[i:]]
     if isinstance(cold.events, Pages):
         heads = [place for place in range(n + 2) if cold.events.upto(place) != plain.events[:place]]
         found += [f"upto({place})" for place in heads]
