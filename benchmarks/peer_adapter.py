@@ -151,6 +151,8 @@ class Checkrein(Peer):
     async def close(self, held):
         if held.own is not None:
             await held.own.aclose()
+        else:
+            await held.agent.dispose()  # the others' agents are garbage by now, ours would live as long as its harness
 
     def pairs(self, messages):
         calls = [c.call_id for m in messages if type(m).__name__ == "AssistantMessage" for c in m.calls]

@@ -147,19 +147,19 @@ async def read(agent: LoopAgent, prepared: Prepared, assembler: Assembler, clock
     observers = agent.hooks.stream_chunk
     agent.streaming = clock  # what idle_watch looks at: a scope of its own would cost more than the rest of this
     stream = prepared.provider.stream(prepared.request)
-    ended = False
+    ended, chunks = False, 0
     try:
         async for chunk in stream:
-            if not clock.chunks:
+            if not chunks:
                 clock.first = perf_counter()
-            clock.chunks += 1
+            clock.chunks = chunks = chunks + 1
             push(chunk)
             if agent.live:
                 for buffer in agent.live:
                     buffer.chunk(len(events), turn, step, chunk)
             if observers is not None:
                 agent.hooks.observe(observers, agent.session, (agent, turn, step, chunk))
-            if not clock.chunks & (UNBROKEN_CHUNKS - 1):
+            if not chunks & (UNBROKEN_CHUNKS - 1):
                 await checkpoint()
         ended = True
     finally:
@@ -281,23 +281,22 @@ def answer_of(assembler: Assembler, provider: Provider, turn: int, step: int) ->
     ids: dict[str, str] = {}
     cleaned = n = 0
     for place, part in enumerate(assembler.parts.values()):
-        kind = part.kind
-        if kind == "thinking":
-            content.append(ThinkingBlock(place))
-            continue
-        if kind == "opaque":
+        kind, count = part.kind, 0
+        if kind == "text":
+            text, count = part.text()
+            content.append(TextBlock(text, part.metadata))
+        elif kind == "call":
+            n += 1
+            call_id = f"c{turn}.{step}.{n}"
+            text, count = part.text()
+            content.append(CallBlock(call_id, clean(part.name)[0], text, part.metadata))
+            if part.id:
+                ids[call_id] = clean(str(part.id))[0]
+        elif kind == "opaque":
             data, count = clean_json(part.data)
             content.append(OpaqueBlock(provider.name, data, part.metadata))
         else:
-            text, count = part.text()
-            if kind == "text":
-                content.append(TextBlock(text, part.metadata))
-            else:
-                n += 1
-                call_id = f"c{turn}.{step}.{n}"
-                content.append(CallBlock(call_id, clean(part.name)[0], text, part.metadata))
-                if part.id:
-                    ids[call_id] = clean(str(part.id))[0]
+            content.append(ThinkingBlock(place))
         cleaned += count
     finish = assembler.finish
     generated = Generated(AssistantMessage(content, provider_metadata=assembler.metadata), ids, cleaned=cleaned or None)
