@@ -6,8 +6,7 @@ are not in the log: who waits, who cancelled, and whether a driver runs.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from contextvars import ContextVar
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
@@ -46,21 +45,42 @@ _inside: ContextVar[tuple[tuple[Driven, int], ...]] = ContextVar("checkrein_insi
 
 
 class Waiter:
-    """Somebody who waits for an input; a KeyboardInterrupt the driver held is raised here (C10)."""
+    """Somebody who waits for an input, in a `with`; it is not parked meanwhile, and a parked one is taken up.
 
-    __slots__ = ("interrupt", "_inbox", "_input_id")
+    Attributes:
+        interrupt: a KeyboardInterrupt the driver held; it is raised here (C10).
+    """
 
-    def __init__(self, inbox: Inbox, input_id: str) -> None:
+    __slots__ = ("interrupt", "_agent", "_input_id", "_waits")
+
+    def __init__(self, agent: Driven, input_id: str) -> None:
         self.interrupt: BaseException | None = None
-        self._inbox: Inbox | None = inbox
+        self._agent = agent
         self._input_id = input_id
-        inbox.join(input_id)
+        self._waits = False
+
+    def __enter__(self) -> Waiter:
+        agent = self._agent
+        agent.inbox.join(self._input_id)
+        self._waits = True
+        agent.waiters.append(self)
+        try:
+            if agent.status == "idle" and not agent.disposing and agent.inbox.owed():
+                agent.start()
+        except BaseException:
+            self.__exit__()
+            raise
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self._agent.waiters.remove(self)
+        self.leave()
 
     def leave(self) -> None:
         """Wait no longer; the input may be parked."""
-        inbox, self._inbox = self._inbox, None
-        if inbox is not None:
-            inbox.leave(self._input_id)
+        if self._waits:
+            self._waits = False
+            self._agent.inbox.leave(self._input_id)
 
 
 class Driven:
@@ -90,7 +110,7 @@ class Driven:
         self._outside: tuple[tuple[Driven, int], ...] = ()
         self._scope: anyio.CancelScope | None = None
         self._changed: anyio.Event | None = None
-        self._waiters: list[Waiter] = []
+        self.waiters: list[Waiter] = []
         self._interrupt: BaseException | None = None
         self._resolved: tuple[str, tuple[Provider, str]] | None = None
         self._disposed: anyio.Event | None = None
@@ -208,8 +228,8 @@ class Driven:
         interrupt, self._interrupt = self._interrupt, None
         if interrupt is None:
             return
-        if self._waiters:
-            for waiter in self._waiters:
+        if self.waiters:
+            for waiter in self.waiters:
                 waiter.interrupt = interrupt
                 waiter.leave()  # it raises before it could see a result: its input is parked with the rest
         else:
@@ -337,16 +357,3 @@ class Driven:
         if self._changed is None:
             self._changed = anyio.Event()
         await self._changed.wait()
-
-    @contextmanager
-    def waiting_for(self, input_id: str) -> Iterator[Waiter]:
-        """Register a waiter; input that is waited for is not parked."""
-        waiter = Waiter(self.inbox, input_id)
-        self._waiters.append(waiter)
-        if self._status == "idle" and not self.disposing and self.inbox.owed():
-            self.start()
-        try:
-            yield waiter
-        finally:
-            self._waiters.remove(waiter)
-            waiter.leave()

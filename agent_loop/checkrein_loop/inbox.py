@@ -134,7 +134,10 @@ class Inbox:
 
     def owed(self) -> bool:
         """Whether a turn has to begin: some input that is not parked, or that somebody waits for."""
-        return any(entry.seq >= self.parked_before or entry.id in self.waited for entry in self._candidates())
+        for entry in self.agent.session.state.pending.values():
+            if (entry.seq >= self.parked_before or entry.id in self.waited) and entry.kind in KINDS:
+                return True
+        return False
 
     def take(self, cancelled: bool = False) -> list[Pending]:
         """The input of the next turn, in order; an input of run() is always a turn of its own (T6).

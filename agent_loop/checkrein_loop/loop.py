@@ -50,7 +50,7 @@ async def drive(agent: LoopAgent) -> None:
     agent.task = native_task()
     try:
         while agent.owes_turn() and not agent.disposing:
-            if not await may_begin(agent):
+            if agent.hooks.session_flush is not None and not await may_begin(agent):
                 break
             if agent.owes_turn():  # not withdrawn while it was flushed
                 await run_turn(agent)
@@ -102,7 +102,8 @@ async def run_turn(agent: LoopAgent) -> None:
         try:
             closed(session, reason)
         finally:
-            closed(session, reason)  # nothing is left to do, unless something struck before the first one began (T3)
+            if session.state.turn_open:  # something struck before the first one began (T3)
+                closed(session, reason)
     if leaving is not None and ours(leaving):
         raise leaving  # the harness is closing: the turn is balanced, the driver goes
 

@@ -12,6 +12,8 @@ from checkrein.events import AnyEvent, AssistantAnswer, RequestEnd
 from checkrein.messages import CallBlock, Usage, content_text
 from checkrein.results import InputStatus, TurnResult
 
+from .driven import Waiter
+
 if TYPE_CHECKING:
     from .agent import LoopAgent
 
@@ -68,7 +70,7 @@ class LoopReceipt:
         """
         agent = self._agent
         agent.check_waiting()
-        with agent.waiting_for(self._id) as waiter:
+        with Waiter(agent, self._id) as waiter:
             try:
                 return await self._wait(waiter)
             except (anyio.get_cancelled_exc_class(), KeyboardInterrupt) as exc:  # trio raises Ctrl-C in the waiter

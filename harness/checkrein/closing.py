@@ -48,11 +48,8 @@ def close(session: Session, reason: Reason) -> None:
             attempt=state.attempt,
             outcome=_OUTCOMES.get(reason.kind, "error"),
         )
-    for approval in list(state.approvals):
-        session.append(ev.ApprovalDecided, id=approval, outcome="closed")
-    for compaction in list(state.compactions.values()):
-        session.append(ev.CompactionEnd, id=compaction.id, range=compaction.range, outcome="interrupted")
-    _close_pairs(session)
+    if state.approvals or state.compactions or state.open_pairs:
+        _close_pairs(session)
     if state.step_open:
         answer(session)
         session.append(ev.StepEnd, turn=state.turn, step=state.step)
@@ -82,8 +79,13 @@ def answer(session: Session) -> None:
 
 
 def _close_pairs(session: Session) -> None:
-    """Close the open pairs of registered balance rules (O22)."""
-    for (opens, _), event in list(session.state.open_pairs.items()):
+    """Close open approvals and compactions, and the open pairs of registered balance rules (O20 to O22)."""
+    state = session.state
+    for approval in list(state.approvals):
+        session.append(ev.ApprovalDecided, id=approval, outcome="closed")
+    for compaction in list(state.compactions.values()):
+        session.append(ev.CompactionEnd, id=compaction.id, range=compaction.range, outcome="interrupted")
+    for (opens, _), event in list(state.open_pairs.items()):
         kind = session.types.get(opens)
         if kind is None or kind.balance is None:
             continue
