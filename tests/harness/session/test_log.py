@@ -12,11 +12,11 @@ from sessionkit import HELLO, TYPES, check_agrees, session, state_of, steps, who
 
 from checkrein import Agent, Harness, hookimpl, tool
 from checkrein import events as ev
-from checkrein.closing import closed
+from checkrein.closing import closed, repair
 from checkrein.codec import decode
 from checkrein.errors import InvariantViolation, NotPlainJSON, RefusedAtAppend
 from checkrein.memory_store import MemoryStore
-from checkrein.messages import USER
+from checkrein.messages import USER, Usage
 from checkrein.session import Session
 from checkrein.testing import ScriptedModel, call, text, thinking, usage
 
@@ -70,6 +70,26 @@ def test_L1_the_loop_keeps_no_second_copy(run):
     (before, used, pending), (after, used_after, pending_after) = run(main)
     assert list(before.messages) == list(after.messages) and before.tools == after.tools
     assert used == used_after and pending == pending_after == ["i2"]
+
+
+def test_M10_latest_turn_and_total_usage_are_folds_of_the_log():
+    held = whole()
+    state, first, second = held.state, Usage(input=3, output=2), Usage(input=1, output=1)
+    assert (state.usage_latest, state.usage_turn, state.usage) == (second, second, first + second)
+
+
+def test_L1_the_events_of_a_turn_are_found_by_its_number():
+    held = whole()
+    first, second = held.turn_events(1), held.turn_events(2)
+    assert (first[0].type, first[-1].type) == ("turn/start", "turn/end")
+    assert (second[0].type, second[-1]) == ("turn/start", held.events[-1])
+    assert held.turn_events(3) == []
+
+
+def test_I3_an_id_of_the_log_is_never_given_again():
+    held = session()
+    held.append(ev.InboxAccepted, id="i12", kind="queued", content=HELLO, source=USER)  # eleven are lost in a gap
+    assert held.next_input() == "i13"
 
 
 # --- L2 -----------------------------------------------------------------------------------------------------
@@ -190,6 +210,20 @@ def test_L3_a_step_does_not_end_while_a_call_is_unanswered():
     check_agrees(held)
 
 
+@pytest.mark.checkrein_oracle_off(reason="appends that are refused are the subject")
+def test_L3_what_belongs_to_a_request_stands_in_its_step_and_before_its_end():
+    held = session()
+    for step in steps(held)[:14]:
+        step()
+    assert held.state.request_open
+    with pytest.raises(InvariantViolation, match="O5"):
+        held.append(ev.RequestEnd, turn=1, step=2, attempt=1, outcome="ok")
+    held.append(ev.RequestEnd, turn=1, step=1, attempt=1, outcome="ok")
+    with pytest.raises(InvariantViolation, match=r"O6: .*open request"):
+        held.append(ev.AssistantThinking, turn=1, step=1, index=0, text="hm")
+    check_agrees(held)
+
+
 def test_T3_for_every_prefix_closing_is_legal():
     held = whole()
     for cut in range(1, len(held.events) + 1):
@@ -197,6 +231,21 @@ def test_T3_for_every_prefix_closing_is_legal():
         closed(part, ev.Reason("interrupted"))
         check_agrees(part)
         assert not part.state.turn_open and not part.state.step_open and not part.state.approvals
+
+
+def test_R2_what_was_set_aside_and_what_is_unanswered_are_each_said_alone():
+    held = session()
+    repair(held, set_aside_bytes=7)
+    said = held.events[-1]
+    assert isinstance(said, ev.SessionRepaired) and (said.set_aside_bytes, said.calls) == (7, [])
+    log = whole()
+    called = next(event.seq for event in log.events if type(event) is ev.ToolCalled)
+    second = next(event.seq for event in log.events if type(event) is ev.TurnStart and event.turn == 2)
+    left = [*range(called + 1), *range(second, len(log))]  # the rest of the first turn is lost
+    torn = Session.load("s", [log.events[n] for n in left], [log.lines[n] for n in left], dict(TYPES))
+    repair(torn)
+    said = next(event for event in torn.events if type(event) is ev.SessionRepaired)
+    assert [call["call_id"] for call in said.calls] == ["c1.1.1", "c1.1.2"] and said.set_aside_bytes is None
 
 
 def test_L3_append_needs_no_loop_and_does_no_io():
@@ -287,3 +336,13 @@ def test_L4_an_interrupt_of_an_observer_does_not_lose_what_it_appended():
     with pytest.raises(KeyboardInterrupt):
         held.append_free("x/ask", {})
     assert [e.type for e in held.events[1:]] == ["x/ask", "x/answer"]
+
+
+def test_L4_observers_that_answer_their_own_answers_stop_at_the_eighth_and_it_is_said_once():
+    held = session()
+    faults: list[str] = []
+    held.on_fault = lambda of, plugin, exc, event: faults.append(str(exc))
+    held.observe(lambda event: held.append_free("x/again", {}))
+    held.append_free("x/ask", {})
+    assert [e.type for e in held.events[1:]] == ["x/ask", *["x/again"] * 8]
+    assert len(faults) == 1 and "8 times" in faults[0]

@@ -163,6 +163,39 @@ def test_L4_a_strike_during_notification_loses_no_deferred_append(exc, faults):
         assert len(set(notes)) == len(notes)
 
 
+@pytest.mark.parametrize("exc", KINDS)
+def test_L4_a_strike_at_one_deferred_append_does_not_hold_up_the_next(exc):
+    """Of two appends of an observer each is committed once, at the latest behind the next event, or is a fault."""
+
+    def play(strike: Strike) -> tuple[Session, list[int], list[str]]:
+        held, made, faults = session(), [], []
+        held.on_fault = lambda of, plugin, exc, event: faults.append(str(exc))
+
+        def observer(event: Any) -> None:
+            if event.type == "x/ask":
+                for n in range(2):
+                    held.append_free("note/x", {"n": n})
+                    made.append(n)
+
+        held.observe(observer)
+        with strike:
+            try:
+                held.append_free("x/ask", {})
+            except (MemoryError, KeyboardInterrupt):
+                pass
+        held.append_free("x/after", {})
+        return held, made, faults
+
+    total = Strike(None, exc, ("session",))
+    play(total)
+    for k in range(total.lines):
+        strike = Strike(k, exc, ("session",))
+        held, made, faults = play(strike)
+        check_agrees(held)
+        notes = [e.fields["n"] for e in held.events if e.type == "note/x"]
+        assert notes == sorted(set(notes)) and len(set(made) - set(notes)) <= len(faults), strike.struck
+
+
 class Rereads:
     """A writer that can give everything back."""
 
