@@ -295,6 +295,25 @@ def test_I7_a_flood_inside_an_observer_is_refused_too(run, scripted):
     assert len(refused) >= 7
 
 
+def test_I7_what_an_observer_sent_and_the_log_took_counts_once(run, scripted):
+    """Three notifications, one input each: they fill an inbox of three, and do not overfill it."""
+    model = scripted(forever("ok"))
+    sends = ["turn/start", "step/start", "request/start"]
+
+    async def main() -> Any:
+        async with Agent(model, inbox_max=3) as agent:
+            agent.session.observe(
+                lambda event: agent.send(event.type) if event.type in sends and event.turn == 1 else None
+            )
+            assert (await agent.run("go")).ok
+            await agent.idle()
+            return agent
+
+    agent = run(main)
+    assert said(agent) == ["go", *sends]
+    assert not of(agent, "plugin/fault")
+
+
 def test_I8_input_never_lands_between_a_call_and_its_result(run, scripted):
     """Whatever comes while calls are open waits for the boundary."""
     model = scripted([call("nap", {"seconds": 5}), call("add", {"a": 1, "b": 1})], "ok", "later")

@@ -6,13 +6,13 @@ from typing import Any
 
 import anyio
 import pytest
-from loopkit import of, plugin, said, started, types
+from loopkit import Flush, nap, of, plugin, said, started, types
 
-from checkrein import Agent, GateClosed
+from checkrein import Agent, GateClosed, Source
 from checkrein.errors import AgentError
 from checkrein.memory_store import MemoryStore
 from checkrein.messages import TextBlock
-from checkrein.testing import text, wait
+from checkrein.testing import call, forever, text, wait
 
 
 def test_I3_accepted_before_the_call_returns(run, scripted):
@@ -200,6 +200,24 @@ def test_I4_durable_waits_for_the_store(run, scripted):
     run(main)
 
 
+def test_R4_an_input_sent_while_a_tool_runs_is_with_the_store_at_once(run, scripted):
+    """It does not wait for the turn's next flush, also if nobody asks whether it is durable."""
+    model = scripted(call("nap"), forever("ok"))
+
+    async def main() -> Any:
+        async with Agent(model, tools=[nap], plugins=[Flush()], store=MemoryStore()) as agent:
+            agent.send("go")
+            await anyio.sleep(1)
+            agent.send("more")
+            await anyio.sleep(1)
+            assert not of(agent, "tool/result")
+            kept = agent.session.writer.taken == len(agent.session.lines)
+            agent.cancel()
+            return kept
+
+    assert run(main)
+
+
 def test_I3_a_store_that_refuses_an_input_discards_it_visibly(run, scripted):
     """The gate is closed: no turn, the waiter gets GateClosed, the log says discarded (R4)."""
     model = scripted("never")
@@ -256,6 +274,26 @@ def test_I3_input_that_says_nothing_is_refused(run, scripted, content):
             return agent
 
     assert not of(run(main), "inbox/accepted")
+
+
+def test_L9_an_inputs_text_and_the_names_of_its_source_are_cleaned_and_counted(run, scripted):
+    """As it is accepted, and as it is replaced; nothing is said where nothing was cleaned."""
+    model = scripted("ok")
+
+    async def main() -> Any:
+        async with Agent(model) as agent:
+            agent.inject("half \ud800")
+            agent.inject("whole", source=Source("client", name="n\ud800", id="i\ud800"))
+            plain = agent.inject("plain", source=Source("client", name="n", id="i"))
+            agent.replace(plain.id, "\ud800 \ud801")
+            agent.replace(plain.id, "plain again")
+            return agent
+
+    agent = run(main)
+    accepted = of(agent, "inbox/accepted")
+    assert [event.cleaned for event in accepted] == [1, 2, None]
+    assert (accepted[1].source.name, accepted[1].source.id) == ("n\ufffd", "i\ufffd")
+    assert [event.cleaned for event in of(agent, "inbox/replaced")] == [2, None]
 
 
 def test_I3_options_of_an_input_are_the_turns(run, scripted):

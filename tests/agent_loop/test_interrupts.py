@@ -9,7 +9,8 @@ import pytest
 from loopkit import add, balanced, nap, of, plugin, results
 
 from checkrein import Agent, tool
-from checkrein.testing import call, text, wait
+from checkrein.chunks import TextChunk, ThinkingChunk
+from checkrein.testing import ScriptedModel, call, text, wait
 
 
 @pytest.mark.parametrize("exc", [SystemExit, GeneratorExit, BaseException])
@@ -159,6 +160,30 @@ def test_C10_without_a_waiter_it_takes_the_programs_own_path(run, scripted, wher
         signal.signal(signal.SIGINT, before)
     assert heard == [signal.SIGINT]
     assert of(agent, "turn/end")[0].reason.cause.kind == "signal"
+
+
+def test_C10_an_interrupt_while_a_failed_stream_is_closed_reaches_the_waiter(run):
+    """What the stream failed with does not hide it, and its provider is not blamed for it."""
+
+    class Interrupted(ScriptedModel):
+        async def stream(self, request: Any) -> Any:
+            try:
+                yield TextChunk(0, "half")
+                yield ThinkingChunk(0, "of another kind at the same index")
+            except GeneratorExit:
+                raise KeyboardInterrupt from None
+
+    async def main() -> Any:
+        async with Agent(Interrupted()) as agent:
+            with pytest.raises(KeyboardInterrupt):
+                await agent.run("go")
+            balanced(agent)
+            return agent
+
+    agent = run(main)
+    end = of(agent, "turn/end")[0]
+    assert (end.reason.kind, end.reason.cause.kind) == ("cancelled", "signal")
+    assert not of(agent, "plugin/fault")
 
 
 def test_C10_the_other_observers_are_called_before_it_goes_on(run, scripted):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from loopkit import add, of, plugin, results, sent, types
+from loopkit import add, of, plugin, results, said, sent, types
 
 from checkrein import Agent, Retry, tool
 from checkrein.chunks import CallChunk, FinishChunk, MetadataChunk, TextChunk, ThinkingChunk, UsageChunk
@@ -276,7 +276,20 @@ def test_M8_an_unknown_tool_is_named_with_its_nearest_neighbour(run, scripted):
     agent, result = run(main)
     assert result.ok
     assert results(agent) == [("c1.1.1", "UNKNOWN_TOOL"), ("c1.1.2", "UNKNOWN_TOOL")]
-    assert "add" in content_text(of(agent, "tool/result")[0].content)
+    assert all("expected one of add" in words for words in said(agent, "tool/result"))
+
+
+def test_M8_where_there_are_no_tools_the_model_is_told_so(run, scripted):
+    model = scripted(call("add", {"a": 1}), "ok")
+
+    async def main() -> Any:
+        async with Agent(model) as agent:
+            return agent, await agent.run("go")
+
+    agent, result = run(main)
+    assert result.ok
+    assert results(agent) == [("c1.1.1", "UNKNOWN_TOOL")]
+    assert "expected one of (none)" in said(agent, "tool/result")[0]
 
 
 # --- M10, M11 -----------------------------------------------------------------------------------------------
@@ -308,6 +321,20 @@ def test_M10_usage_is_a_fold_of_the_log_and_absent_is_absent(run, scripted):
     assert tracker.total().input == 31
     assert tracker.total() == agent.session.state.usage
     assert tracker.latest() == agent.session.state.usage_latest == of(agent, "request/end")[-1].usage
+
+
+def test_M10_the_log_says_when_the_first_chunk_came_if_one_did(run, scripted):
+    model = scripted("ok", error("SERVER"))
+
+    async def main() -> Any:
+        async with Agent(model) as agent:
+            await agent.run("go")
+            await agent.run("on")
+            return of(agent, "request/end")
+
+    answered, failed = run(main)
+    assert 0 <= answered.ttft_ms <= answered.duration_ms
+    assert failed.ttft_ms is None and failed.duration_ms >= 0
 
 
 def test_M11_each_use_of_a_lenient_finish_is_logged(run, scripted):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import anyio
+import pytest
 from loopkit import add, of, plugin, reasons, said, sent
 
 from checkrein import Agent, Retry, tool
@@ -210,14 +211,15 @@ def test_M5_and_never_to_another_provider(run, scripted):
 # --- M9 -----------------------------------------------------------------------------------------------------
 
 
-def test_M9_a_retry_is_a_new_attempt_of_the_same_step(run, scripted):
+@pytest.mark.parametrize("after_s", [0.5, 2])
+def test_M9_a_retry_is_a_new_attempt_of_the_same_step(run, scripted, after_s):
     """Logged with its number; nothing of the failed attempt reaches answer, history or tools; consumers get a reset."""
     model = scripted([thinking("t"), text("half"), call("add", {"a": 9, "b": 9}), error("SERVER")], "whole", "next")
     seen: list[int] = []
 
     def retry(error: Any, attempt: int) -> Any:
         seen.append(attempt)
-        return Retry(after_s=2) if attempt < 3 else None
+        return Retry(after_s=after_s) if attempt < 3 else None
 
     async def main() -> Any:
         async with Agent(model, tools=[add], plugins=[plugin(request_error=retry)]) as agent:
@@ -235,7 +237,7 @@ def test_M9_a_retry_is_a_new_attempt_of_the_same_step(run, scripted):
 
     agent, result, live, waited = run(main)
     assert (result.text, result.steps, seen) == ("whole", 1, [1])
-    assert waited >= 2
+    assert waited >= after_s
     assert live == ["ThinkingDelta:t", "TextDelta:half", "StepReset:2", "TextDelta:whole"]
     assert [(e.attempt, e.outcome) for e in of(agent, "request/end")][:2] == [(1, "error"), (2, "ok")]
     assert not of(agent, "tool/call")

@@ -7,9 +7,12 @@ from typing import Any
 import anyio
 import pytest
 from callkit import Meter, codes, nap, of, play, text_of
+from loopkit import plugin
 
 from checkrein import Agent, hookimpl, tool
 from checkrein import events as ev
+from checkrein.agents import Approver
+from checkrein.decisions import Allow, Ask
 from checkrein.live import ToolProgress
 from checkrein.memory_store import MemoryStore
 from checkrein.messages import MediaBlock, TextBlock, ToolMessage
@@ -108,6 +111,53 @@ def test_X6_a_closed_gate_starts_nothing(run):
     result, events, _ = play(run, call("act"), "done", tools=[act], plugins=[Closed()])
     assert result.ok and not ran
     assert codes(events) == [("c1.1.1", "NOT_STARTED")]
+
+
+@pytest.mark.parametrize(
+    ("vote", "answer", "outcome", "kept", "decision"),
+    [
+        (None, None, None, None, None),
+        (Allow(), None, None, None, "allow"),
+        (Ask("sure?", rule="nap *"), "allowed_once", "allowed_once", None, "ask"),
+        (Ask("sure?", rule="nap *"), "allowed_rule", "allowed_rule", "nap *", "ask"),
+        (Ask("sure?"), "allowed_rule", "allowed_once", None, "ask"),
+    ],
+)
+def test_H1_a_result_says_how_its_call_was_allowed_and_a_rule_is_kept_when_it_was(
+    run, vote, answer, outcome, kept, decision
+):
+    class Person:
+        async def decide(self, agent: Any, approval: Any) -> Any:
+            return answer
+
+    async def act(agent: Any) -> Any:
+        agent.harness.provide(Approver, Person())
+        return await agent.run("go")
+
+    guard = plugin(tools_guard=lambda call: vote)
+    result, events, _ = play(run, nap("a"), "done", tools=Meter().tools(), plugins=[guard], act=act)
+    assert result.ok and codes(events) == [("c1.1.1", "ok")]
+    assert of(events, ev.ToolResulted)[0].decision == decision
+    asked = [(e.summary, e.rule) for e in of(events, ev.ApprovalAsked)]
+    assert asked == ([(vote.summary, vote.rule)] if isinstance(vote, Ask) else [])
+    decided = [(e.outcome, e.rule) for e in of(events, ev.ApprovalDecided)]
+    assert decided == ([] if outcome is None else [(outcome, kept)])
+
+
+@pytest.mark.parametrize(("answer", "words"), [("denied", "denied by the user"), ("closed", "nobody is here")])
+def test_H1_the_model_is_told_whether_a_person_said_no_or_nobody_was_there(run, answer, words):
+    class Person:
+        async def decide(self, agent: Any, approval: Any) -> Any:
+            return answer
+
+    async def act(agent: Any) -> Any:
+        agent.harness.provide(Approver, Person())
+        return await agent.run("go")
+
+    guard = plugin(tools_guard=lambda call: Ask("sure?"))
+    _, events, _ = play(run, nap("a"), "done", tools=Meter().tools(), plugins=[guard], act=act)
+    assert codes(events) == [("c1.1.1", "DENIED")] and not of(events, ev.ToolStarted)
+    assert words in text_of(of(events, ev.ToolResulted)[0])
 
 
 def test_case_T06_a_call_id_is_executed_at_most_once(run):

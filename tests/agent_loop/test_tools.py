@@ -251,6 +251,20 @@ def test_C2_a_finished_call_behind_an_open_one_keeps_its_result_when_cancelled(r
     assert codes(events) == [("c1.1.1", "OUTCOME_UNKNOWN"), ("c1.1.2", "ok")]
 
 
+@pytest.mark.parametrize("calls", [1, 2])
+def test_C2_a_cancel_before_the_first_call_begins_none(run, calls):
+    """Also where nothing suspends between the answer and its calls."""
+    meter = Meter()
+
+    async def act(agent: Any) -> Any:
+        agent.session.observe(lambda event: agent.cancel() if type(event) is ev.ToolCalled else None)
+        return await agent.run("go")
+
+    result, events, _ = play(run, [nap("a")] * calls, "never", tools=meter.tools(), act=act)
+    assert result.reason.kind == "cancelled" and not of(events, ev.ToolStarted)
+    assert [code for _, code in codes(events)] == ["NOT_STARTED"] * calls
+
+
 def test_C1_a_cancel_is_heard_between_calls_that_never_suspend(run):
     ran: list[int] = []
 

@@ -9,6 +9,7 @@ import pytest
 from loopkit import add, nap, of, plugin, reasons, results, said, types
 
 from checkrein import Agent, Deny
+from checkrein.agents import TurnView
 from checkrein.events import StepEnd, ToolResulted, TurnEnd
 from checkrein.memory_store import MemoryStore
 from checkrein.testing import call, text, thinking, usage
@@ -119,6 +120,21 @@ def test_C3_a_cancel_before_the_first_step_leaves_start_input_end(run, scripted)
             return result
 
     assert run(main).reason.kind == "cancelled"
+
+
+def test_the_open_turn_is_shown_and_between_turns_it_is_all_zero(run, scripted):
+    model = scripted([call("add", {"a": 1, "b": 1}), usage(input=3)], "ok")
+    seen: list[Any] = []
+
+    async def main() -> Any:
+        async with Agent(model, tools=[add]) as agent:
+            before = agent.turn
+            agent.session.observe(lambda event: seen.append(agent.turn) if event.type == "tool/result" else None)
+            await agent.run("go")
+            return before, agent.turn
+
+    assert run(main) == (TurnView(), TurnView())
+    assert [(view.number, view.step, view.calls, view.usage.input) for view in seen] == [(1, 1, 1, 3)]
 
 
 # --- T6, T7 -------------------------------------------------------------------------------------------------

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from time import perf_counter
 from typing import Any
 
 import anyio
@@ -150,6 +151,13 @@ def test_H7_calls_time_changes_and_faults_are_accounted_per_plugin_and_hook(run)
     assert rows["tools_guard"]["implementations"][0]["changes"] == 0
     bad = rows["agent_status"]["implementations"][0]
     assert (bad["calls"], bad["faults"]) == (3, 3)
+
+
+def test_H7_an_observers_time_is_a_part_of_the_time_that_passed(run):
+    began = perf_counter()
+    played = play(run, plugin("sees", session_event=lambda event: None))
+    account = played.account("sees", "session_event")
+    assert account.calls > 10 and 0 < account.time_s < perf_counter() - began
 
 
 def test_H7_the_contracts_are_printed_by_the_command(tmp_path, monkeypatch):

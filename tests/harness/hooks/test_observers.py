@@ -6,7 +6,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from hookkit import call, play, plugin, raising
+from hookkit import call, play, plugin, raising, wrapper
 
 import checkrein.faults as faults_module
 from checkrein import events as ev
@@ -181,6 +181,24 @@ def test_L4_every_observer_is_told_even_when_interrupted(run):
     )
     assert seen.count("step/start") == seen.count("step/end") == 1 and seen.count("turn/end") == 1
     assert played.of(ev.TurnEnd)[0].reason.cause.kind == "signal"
+
+
+@pytest.mark.parametrize("when", ["before", "behind"])
+def test_C10_an_interrupt_of_a_wrapper_around_observers_reaches_the_waiter(run, when):
+    def strikes(event: Any) -> Any:
+        if event.type == "step/start" and when == "before":
+            raise KeyboardInterrupt
+        yield
+        if event.type == "step/start" and when == "behind":
+            raise KeyboardInterrupt
+
+    async def act_on(agent: Any) -> Any:
+        with pytest.raises(KeyboardInterrupt):
+            await agent.run("go")
+        return agent.session.state.ends[1].reason
+
+    played = play(run, wrapper("w", session_event=strikes), act_on=act_on)
+    assert (played.result.kind, played.result.cause.kind, played.faults) == ("cancelled", "signal", [])
 
 
 def test_H2_an_observer_is_not_told_of_faults_it_caused(run):

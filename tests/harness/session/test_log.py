@@ -92,6 +92,14 @@ def test_I3_an_id_of_the_log_is_never_given_again():
     assert held.next_input() == "i13"
 
 
+def test_I3_a_clients_key_is_known_from_the_log_and_names_its_first_input():
+    held = whole()
+    assert held.state.keys == {"k": "i4"}
+    held.append(ev.InboxAccepted, id="i6", kind="queued", content=HELLO, source=USER, key="k")
+    assert held.state.keys == {"k": "i4"}
+    check_agrees(held)
+
+
 # --- L2 -----------------------------------------------------------------------------------------------------
 
 
@@ -231,6 +239,22 @@ def test_T3_for_every_prefix_closing_is_legal():
         closed(part, ev.Reason("interrupted"))
         check_agrees(part)
         assert not part.state.turn_open and not part.state.step_open and not part.state.approvals
+
+
+def test_T3_closing_struck_inside_goes_on_by_itself_and_then_raises():
+    held = whole()
+    struck: list[str] = []
+
+    def strikes(event: Any) -> None:
+        struck.append(event.type)
+        raise KeyboardInterrupt(event.type)
+
+    held.observe(strikes)
+    with pytest.raises(KeyboardInterrupt) as info:
+        closed(held, ev.Reason("interrupted"))
+    assert str(info.value) == struck[0]  # the first
+    assert struck[-2:] == ["step/end", "turn/end"] and not held.state.turn_open
+    check_agrees(held)
 
 
 def test_R2_what_was_set_aside_and_what_is_unanswered_are_each_said_alone():
