@@ -177,6 +177,7 @@ ILLEGAL: list[tuple[str, type[ev.Event], dict[str, Any]]] = [
     ("O4", ev.TurnStart, {"turn": 2, "trigger": {}}),
     ("O2", ev.StepStart, {"turn": 1, "step": 1}),
     ("O2", ev.UserInput, {"turn": 1, "id": "i1", "content": HELLO, "source": USER}),
+    ("O2", ev.ContextInput, {"turn": 1, "content": HELLO, "source": USER}),
     ("O12", ev.InboxDiscarded, {"id": "i1", "reason": "x"}),
     ("O12", ev.InboxAccepted, {"id": "i1", "kind": "shouted", "content": HELLO, "source": USER}),
     ("O5", ev.ToolCalled, {"turn": 1, "step": 1, "call_id": "c1.1.1", "name": "x"}),
@@ -239,6 +240,7 @@ def test_T3_for_every_prefix_closing_is_legal():
         closed(part, ev.Reason("interrupted"))
         check_agrees(part)
         assert not part.state.turn_open and not part.state.step_open and not part.state.approvals
+        assert not part.state.compactions and not part.state.open_pairs
 
 
 def test_T3_closing_struck_inside_goes_on_by_itself_and_then_raises():
