@@ -26,6 +26,17 @@ class Registry(pluggy.PluginManager):
         """Return a hook's marks, None for what is none."""
         return None if name.startswith("__") else super().parse_hookimpl_opts(plugin, name)
 
+    def specified_in(self, specs: Any) -> list[str]:
+        """The names of the hooks in a plugin's own `hookspecs`."""
+        return [name for name in dir(specs) if self.parse_hookspec_opts(specs, name) is not None]
+
+    def remove_hookspecs(self, specs: Any) -> list[str]:
+        """Forget specifications, and return their names; implementations of others wait for them to come back (H4)."""
+        names = self.specified_in(specs)
+        for name in names:
+            getattr(self.hook, name).spec = None
+        return names
+
 
 def signature_of(manager: pluggy.PluginManager, hook: str, *, is_async: bool = False) -> str:
     """Return a hook's specification as the line a plugin would write.

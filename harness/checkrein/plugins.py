@@ -173,10 +173,9 @@ class PluginManager:
         specs = getattr(candidate.instance, "hookspecs", None)
         if specs is None:
             return
-        names = [name for name in dir(specs) if self._pluggy.parse_hookspec_opts(specs, name) is not None]
-        for name in names:
-            if name in self.specs:
-                raise PluginError(f"its hook {name!r} exists already; give it another name", plugin=candidate.name)
+        names = self._pluggy.specified_in(specs)
+        if taken := [name for name in names if name in self.specs]:
+            raise PluginError(f"its hook {taken[0]!r} exists already; give it another name", plugin=candidate.name)
         self._pluggy.add_hookspecs(specs)
         infos = getattr(candidate.instance, "hook_infos", {})
         for name in names:
@@ -248,6 +247,9 @@ class PluginManager:
         if needing := [each.name for each in self._loaded.values() if name in each.requires]:
             raise PluginError(f"is required by {', '.join(needing)}; unregister these first", plugin=name)
         self._pluggy.unregister(name=name)
+        for hook in self._pluggy.remove_hookspecs(getattr(candidate.instance, "hookspecs", None)):
+            del self.specs[hook]
+        self._given = [each for each in self._given if each is not candidate]
         del self._loaded[name]
         del self._reports[name]
         self._agent_configs = {key: each for key, each in self._agent_configs.items() if key[0] != name}
@@ -376,9 +378,7 @@ class PluginManager:
 
     def candidates_for(self, type_: type) -> list[str]:
         """Say which plugins could provide a service: those whose `provides` names it."""
-        who = [
-            f"plugin {name!r}" for name, each in self._loaded.items() if type_ in getattr(each.target, "provides", ())
-        ]
+        who = [f"plugin {name!r}" for name, one in self._loaded.items() if type_ in getattr(one.target, "provides", ())]
         who += [
             f"plugin {report.name!r} ({report.state}: {report.problem})"
             for report in self.reports

@@ -118,3 +118,31 @@ def test_H3_a_misspelt_or_foreign_hook_is_refused(run):
     assert isinstance(answer, ConfigError)
     with pytest.raises(PluginError, match="unknown argument"):
         calling(run, plugin("bad", review_text=lambda txt: txt), hook="review_text", args=lambda agent: (agent, "hi"))
+
+
+def test_H4_a_plugins_own_hooks_leave_and_come_back_with_it(run):
+    """Another one's implementation waits for them; the same specifications may come from a new plugin."""
+    seen: list[Any] = []
+
+    async def act_on(agent: Any) -> Any:
+        plugins, hooks = agent.harness.plugins, agent.harness.hooks
+
+        async def ask() -> None:
+            try:
+                seen.append(await call(hooks, "review_who", agent.session, agent))
+            except ConfigError as exc:
+                seen.append(exc)
+
+        await ask()
+        review = plugins.unregister("review")
+        await ask()
+        plugins.register(review, "review")
+        await ask()
+        plugins.unregister("review")
+        plugins.register(SimpleNamespace(hookspecs=Specs, hook_infos=INFOS), "other")
+        await ask()
+        return SimpleNamespace(ok=True)
+
+    play(run, REVIEW, plugin("a", review_who=lambda agent: "me"), act_on=act_on)
+    assert [answer for answer in seen if not isinstance(answer, ConfigError)] == ["me"] * 3
+    assert isinstance(seen[1], ConfigError) and "review_who" in str(seen[1])
