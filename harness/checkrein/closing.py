@@ -25,14 +25,12 @@ def closed(session: Session, reason: Reason) -> None:
     Closing reads the log, so running it again continues where it was struck (T3).
     """
     struck: BaseException | None = None
-    for attempt in range(MAX_TRIES):
+    for _ in range(MAX_TRIES):
         try:
             close(session, reason)
             break
         except BaseException as exc:
             struck = struck or exc
-            if attempt == MAX_TRIES - 1:
-                raise
     if struck is not None:
         raise struck
 

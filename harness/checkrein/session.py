@@ -271,7 +271,6 @@ class Session(Kept):
                 held = struck or held
             except BaseException as exc:
                 told, held = None, exc
-        self._generation = 0
         if held is not None:
             raise held
 
