@@ -147,3 +147,14 @@ def test_trust_says_where_there_is_nothing_to_trust_or_nowhere_to_keep_it(cli):
     done = cli.run("config", "trust")
     assert done.code == 3 and "CHECKREIN_CONFIG_HOME" in done.err
     assert cli.run("run", "hi").code == 3
+
+
+def test_without_a_home_what_loosens_is_said_and_a_foreign_host_still_stops(cli):
+    """There nothing can have been trusted, and nothing has to be."""
+    cli.env["HOME"] = ""
+    cli.config('model = "scripted:x"\nplugins.permissions.mode = "ask"\n[plugins.scripted]\nturns = ["fine"]\n')
+    done = cli.run("run", "hi")
+    assert (done.code, done.out) == (0, "fine\n")
+    assert "was found in this folder and sets plugins.permissions.mode" in done.err
+    cli.config(STRANGERS, trusted=False)
+    assert cli.run("run", "hi").code == 3

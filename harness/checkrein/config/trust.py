@@ -52,7 +52,10 @@ def check_found(
     stops = beyond(loaded.project, {name: getattr(each, "needs_trust", ()) for name, each in plugins.items()})
     loose = [*_switches(loaded.project)]
     loose += beyond(loaded.project, {name: getattr(each, "loosens", ()) for name, each in plugins.items()})
-    if not (stops or loose) or _trusted(_store(environ)).get(_place(loaded)) == digest(loaded.project):
+    if not (stops or loose):
+        return None
+    user = _user_file(environ)  # without a home nothing can have been trusted
+    if user is not None and _trusted(user.with_name(FILE_NAME)).get(_place(loaded)) == digest(loaded.project):
         return None
     if stops:
         raise ConfigError(
@@ -139,8 +142,12 @@ def _place(loaded: LoadedConfig) -> str:
     return os.path.realpath(loaded.project_file or loaded.root)
 
 
+def _user_file(environ: Mapping[str, str] | None) -> Path | None:
+    return user_file(os.environ if environ is None else environ)
+
+
 def _store(environ: Mapping[str, str] | None) -> Path:
-    user = user_file(os.environ if environ is None else environ)
+    user = _user_file(environ)
     if user is None:
         raise ConfigError(
             "expected a folder of yours to remember trusted files in, got none; set CHECKREIN_CONFIG_HOME, or name"
