@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from time import monotonic
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from .errors import PluginFault
 from .events import Fault, PluginFaulted
@@ -18,11 +18,6 @@ __all__ = ["Faults"]
 FAULTS_TO_OFF = 3
 WINDOW_S = 60.0
 KEPT = 1_000
-
-
-class _Named(Protocol):
-    plugin: str
-    hook: str
 
 
 class Faults:

@@ -131,9 +131,11 @@ def test_T5_continue_is_logged_as_context_from_the_plugin(run, scripted):
     assert of(agent, "decision")[0].outcome == "continue"
 
 
-@pytest.mark.parametrize("content", ["", []])
-def test_T5_continue_without_content_is_refused_at_the_vote(run, scripted, content):
-    """A vote that brings nothing is the plugin's fault: the turn ends error, kind plugin."""
+@pytest.mark.parametrize(
+    ("content", "words"), [("", "expected input"), ([], "expected input"), (" \n", ""), ([object()], ""), (7, "")]
+)
+def test_T5_continue_with_content_that_says_nothing_is_the_plugins_fault(run, scripted, content, words):
+    """Nothing, blank text, or what is no content at all: the turn ends error, kind plugin, and never one of our own."""
     model = scripted("one", "two")
     votes: list[Any] = [Continue("more", content)]
     probe = plugin(turn_continuation=lambda agent: votes.pop() if votes else None)
@@ -146,21 +148,4 @@ def test_T5_continue_without_content_is_refused_at_the_vote(run, scripted, conte
 
     reason = run(main)
     assert (reason.kind, reason.error, reason.plugin) == ("error", "plugin", "probe")
-    assert "expected input" in reason.message
-
-
-@pytest.mark.parametrize("content", [" \n", [object()], 7])
-def test_T5_continue_with_content_that_says_nothing_is_the_plugins_fault(run, scripted, content):
-    """Blank text, or what is no content at all, never becomes an error of our own."""
-    model = scripted("one", "two")
-    votes: list[Any] = [Continue("more", content)]
-    probe = plugin(turn_continuation=lambda agent: votes.pop() if votes else None)
-
-    async def main() -> Any:
-        async with Agent(model, plugins=[probe]) as agent:
-            bad = await agent.run("go")
-            assert (await agent.run("go")).ok
-            return bad.reason
-
-    reason = run(main)
-    assert (reason.kind, reason.error, reason.plugin) == ("error", "plugin", "probe")
+    assert words in reason.message
