@@ -97,7 +97,7 @@ class Harness:
 
             self.plugins.add(Flusher(), name="store")  # a store that is handed over is also written to
         self.hooks = Hooks(deadlines=self.config.limits.deadlines())
-        self.services = Services(self.plugins.candidates_for)
+        self.services = Services(self.plugins)
         self.providers = Providers()
         self.tools = ToolRegistry()
         self.sections: list[Section] = []

@@ -16,7 +16,7 @@ import pluggy
 
 from .agents import AgentSpec
 from .config.types import PluginsConfig
-from .discovery import BUILTIN, PLUGINS, Found, discover
+from .discovery import PLUGINS, Found, discover
 from .errors import ConfigError, PluginError
 from .hookcheck import Registry, check_plugin, signature_of
 from .hookspecs import SPECS, HookInfo, HookSpecs
@@ -181,6 +181,10 @@ class PluginManager:
         for name in names:
             self.specs[name] = infos.get(name, HookInfo("observe", "contained", 10.0))
 
+    def _drop_specs(self, candidate: Candidate) -> None:
+        for hook in self._pluggy.remove_hookspecs(getattr(candidate.instance, "hookspecs", None)):
+            del self.specs[hook]
+
     def _enter(self, candidate: Candidate) -> None:
         for other in candidate.requires:
             if other not in self._loaded:
@@ -228,8 +232,13 @@ class PluginManager:
             raise PluginError("is blocked (plugins.block)", plugin=name)
         name = self.add(plugin, name)
         candidate = self._given.pop()
-        for step in (self._make, self._add_specs, self._enter):
-            self._try(candidate, step)
+        self._try(candidate, self._make)
+        self._try(candidate, self._add_specs)
+        try:
+            self._try(candidate, self._enter)
+        except BaseException:  # refused, it leaves nothing behind
+            self._drop_specs(candidate)
+            raise
         return name
 
     def unregister(self, name: str) -> object:
@@ -247,8 +256,7 @@ class PluginManager:
         if needing := [each.name for each in self._loaded.values() if name in each.requires]:
             raise PluginError(f"is required by {', '.join(needing)}; unregister these first", plugin=name)
         self._pluggy.unregister(name=name)
-        for hook in self._pluggy.remove_hookspecs(getattr(candidate.instance, "hookspecs", None)):
-            del self.specs[hook]
+        self._drop_specs(candidate)
         self._given = [each for each in self._given if each is not candidate]
         del self._loaded[name]
         del self._reports[name]
@@ -375,16 +383,6 @@ class PluginManager:
     def config_types(self) -> dict[str, Any]:
         """Return each loaded plugin's `Config` by name, None for one without (for `json_schema`)."""
         return {name: getattr(each.target, "Config", None) for name, each in self._loaded.items()}
-
-    def candidates_for(self, type_: type) -> list[str]:
-        """Say which plugins could provide a service: those whose `provides` names it."""
-        who = [f"plugin {name!r}" for name, one in self._loaded.items() if type_ in getattr(one.target, "provides", ())]
-        who += [
-            f"plugin {report.name!r} ({report.state}: {report.problem})"
-            for report in self.reports
-            if report.state != "loaded" and report.distribution == BUILTIN
-        ]
-        return who
 
     def may_override(self, name: str) -> bool:
         """Whether the config lets this name be taken over (H4)."""

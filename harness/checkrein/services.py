@@ -5,10 +5,13 @@ Plugins do not import each other; they meet here and in the hooks.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from typing import Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
+from .discovery import BUILTIN
 from .errors import ConfigError
+
+if TYPE_CHECKING:
+    from .plugins import PluginManager
 
 __all__ = ["Services"]
 
@@ -19,12 +22,11 @@ class Services:
     """The services of one harness.
 
     Args:
-        candidates: says for a type, in a few words each, which plugins could provide it; used only in
-            the error of a missing service.
+        plugins: asked who could provide a missing service, by `provides`; only for the error.
     """
 
-    def __init__(self, candidates: Callable[[type], Iterable[str]] | None = None) -> None:
-        self._candidates = candidates
+    def __init__(self, plugins: PluginManager | None = None) -> None:
+        self._plugins = plugins
         self._provided: dict[type, tuple[Any, str | None]] = {}
         self._left: dict[type, str] = {}
 
@@ -72,7 +74,7 @@ class Services:
         return gone
 
     def _missing(self, type_: type) -> str:
-        who = list(self._candidates(type_)) if self._candidates is not None else []
+        who = _could_provide(type_, self._plugins) if self._plugins is not None else []
         if (left := self._left.get(type_)) is not None:
             who.append(f"plugin {left!r} did, and has left")
         there = ", ".join(sorted(_name(each) for each in self._provided)) or "(none)"
@@ -80,6 +82,16 @@ class Services:
             f"could be provided by {'; '.join(who)}" if who else "call harness.provide(type, value), or load a plugin"
         )
         return f"expected a service {_name(type_)}, got none: provided are {there}; {hint}"
+
+
+def _could_provide(type_: type, plugins: PluginManager) -> list[str]:
+    """Those that are loaded and say so, and ours that are not: what they provide is not known."""
+    who = [f"plugin {name!r}" for name in plugins.names() if type_ in getattr(plugins.plugin(name), "provides", ())]
+    return who + [
+        f"plugin {report.name!r} ({report.state}: {report.problem})"
+        for report in plugins.reports
+        if report.state != "loaded" and report.distribution == BUILTIN
+    ]
 
 
 def _name(type_: type) -> str:

@@ -146,3 +146,21 @@ def test_H4_a_plugins_own_hooks_leave_and_come_back_with_it(run):
     play(run, REVIEW, plugin("a", review_who=lambda agent: "me"), act_on=act_on)
     assert [answer for answer in seen if not isinstance(answer, ConfigError)] == ["me"] * 3
     assert isinstance(seen[1], ConfigError) and "review_who" in str(seen[1])
+
+
+def test_H4_a_refused_plugin_leaves_no_hooks_behind(run):
+    """Mended, it is taken the next time."""
+    seen: list[Any] = []
+
+    async def act_on(agent: Any) -> Any:
+        plugins = agent.harness.plugins
+        bad = SimpleNamespace(hookspecs=Specs, hook_infos=INFOS, requires=("nobody",))
+        with pytest.raises(PluginError, match="requires the plugin 'nobody'"):
+            plugins.register(bad, "late")
+        seen.append("review_who" in plugins.specs)
+        plugins.register(SimpleNamespace(hookspecs=Specs, hook_infos=INFOS), "late")
+        seen.append("review_who" in plugins.specs)
+        return SimpleNamespace(ok=True)
+
+    play(run, act_on=act_on)
+    assert seen == [False, True]

@@ -66,7 +66,7 @@ def test_H6_a_missing_service_says_who_could_provide_it() -> None:
     plugins = PluginManager(PluginsConfig(), found=[])
     plugins.add(Could, "could")
     plugins.load()
-    services = Services(plugins.candidates_for)
+    services = Services(plugins)
     services.provide(Wall, Wall())
     with pytest.raises(ConfigError) as caught:
         services.service(Clock)
