@@ -184,27 +184,28 @@ class Checkrein(Peer):
         while len(session.state.history.messages) < n:
             i, turn = len(session.state.history.messages), session.state.turn + 1
             said = [TextBlock(f"message {i}")]
-            accepted = append(InboxAccepted, id=session.next_input(), kind="queued", content=said, source=USER)
-            append(TurnStart, turn=turn, trigger={"kind": "input", "ids": [accepted.id]})
-            append(UserInput, turn=turn, id=accepted.id, content=said, source=USER)
-            append(StepStart, turn=turn, step=1)
+            accepted = append(InboxAccepted(id=session.next_input(), kind="queued", content=said, source=USER))
+            append(TurnStart(turn=turn, trigger={"kind": "input", "ids": [accepted.id]}))
+            append(UserInput(turn=turn, id=accepted.id, content=said, source=USER))
+            append(StepStart(turn=turn, step=1))
             if turn == 1:
                 header = append(
-                    RequestHeader,
-                    turn=1,
-                    step=1,
-                    reason="initial",
-                    provider="bench",
-                    model="fake",
-                    settings={},
-                    system=[],
-                    tools=[],
+                    RequestHeader(
+                        turn=1,
+                        step=1,
+                        reason="initial",
+                        provider="bench",
+                        model="fake",
+                        settings={},
+                        system=[],
+                        tools=[],
+                    )
                 )
-            append(RequestStart, turn=turn, step=1, attempt=1, header=header.seq, messages=i + 1, digest="0" * 64)
-            append(RequestEnd, turn=turn, step=1, attempt=1, outcome="ok", finish_reason="stop")
-            append(AssistantAnswer, turn=turn, step=1, content=[TextBlock(f"message {i + 1}")])
-            append(StepEnd, turn=turn, step=1)
-            append(TurnEnd, turn=turn, reason=Reason("completed"), steps=1)
+            append(RequestStart(turn=turn, step=1, attempt=1, header=header.seq, messages=i + 1, digest="0" * 64))
+            append(RequestEnd(turn=turn, step=1, attempt=1, outcome="ok", finish_reason="stop"))
+            append(AssistantAnswer(turn=turn, step=1, content=[TextBlock(f"message {i + 1}")]))
+            append(StepEnd(turn=turn, step=1))
+            append(TurnEnd(turn=turn, reason=Reason("completed"), steps=1))
         await held.agent.flush("turn_end")
         await self.close(held)
 

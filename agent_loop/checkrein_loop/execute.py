@@ -100,13 +100,14 @@ class _Run(Struct):
     def denied(self, reason: str, plugin: str | None) -> Outcome:
         """A guard's Deny: logged with its author; the model reads the reason."""
         self.agent.session.append(
-            Decision,
-            turn=self.call.turn,
-            step=self.call.step,
-            hook="tools_guard",
-            outcome="deny",
-            reason=clean(reason)[0],
-            plugin=plugin,
+            Decision(
+                turn=self.call.turn,
+                step=self.call.step,
+                hook="tools_guard",
+                outcome="deny",
+                reason=clean(reason)[0],
+                plugin=plugin,
+            )
         )
         return error_outcome("DENIED", f"denied: {clean(reason)[0]}", decision="deny")
 
@@ -116,13 +117,14 @@ class _Run(Struct):
         approval_id = f"a{session.state.approvals_asked + 1}"
         summary, rule = clean(vote.summary)[0], clean(vote.rule)[0] if vote.rule is not None else None
         session.append(
-            ApprovalAsked,
-            id=approval_id,
-            call_id=call.call_id,
-            summary=summary,
-            rule=rule,
-            arguments=sha256(msgspec.json.encode(call.arguments, order="sorted")).hexdigest(),
-            plugin=plugin,
+            ApprovalAsked(
+                id=approval_id,
+                call_id=call.call_id,
+                summary=summary,
+                rule=rule,
+                arguments=sha256(msgspec.json.encode(call.arguments, order="sorted")).hexdigest(),
+                plugin=plugin,
+            )
         )
         services = agent.harness.services
         approver = services.service(Approver) if services.has(Approver) else None  # type: ignore[type-abstract]
@@ -133,7 +135,7 @@ class _Run(Struct):
                 question = Approval(approval_id, call.call_id, call.name, call.arguments, summary, rule)
                 answer = await approver.decide(agent, question)
         except GateClosed as exc:
-            session.append(ApprovalDecided, id=approval_id, outcome="closed")
+            session.append(ApprovalDecided(id=approval_id, outcome="closed"))
             return error_outcome("NOT_STARTED", f"the tool was not started: {describe(exc)}", decision="ask")
         except BaseException as exc:
             if ours(exc) or isinstance(exc, KeyboardInterrupt):
@@ -145,7 +147,7 @@ class _Run(Struct):
             answer = "denied" if answer != "allowed_rule" else "allowed_once"
         if approval_id in session.state.approvals:
             kept = rule if answer == "allowed_rule" else None
-            session.append(ApprovalDecided, id=approval_id, outcome=answer, rule=kept)
+            session.append(ApprovalDecided(id=approval_id, outcome=answer, rule=kept))
         if answer in ("allowed_once", "allowed_rule"):
             return None
         text = _NOBODY if answer == "closed" else "denied by the user; the tool did not run"
@@ -158,14 +160,15 @@ class _Run(Struct):
             raise AlreadyBegun(f"the effectful call {call.call_id} ({call.name}) has begun; it is never run twice")
         self.attempts += 1
         agent.session.append(
-            ToolStarted,
-            turn=call.turn,
-            step=call.step,
-            call_id=call.call_id,
-            attempt=self.attempts,
-            effect=tool.effect,
-            arguments=call.arguments if changed or call.parent is not None else None,
-            changed_by=list(changed) or None,
+            ToolStarted(
+                turn=call.turn,
+                step=call.step,
+                call_id=call.call_id,
+                attempt=self.attempts,
+                effect=tool.effect,
+                arguments=call.arguments if changed or call.parent is not None else None,
+                changed_by=list(changed) or None,
+            )
         )
         if tool.effect != "read_only" and agent.hooks.session_flush is not None:
             try:
@@ -247,7 +250,7 @@ class _Run(Struct):
         error = ToolErrorInfo(type(result).__name__, "TOOL_ERROR") if isinstance(result, BaseException) else None
         if self.agent.status != "disposed":
             call = self.call
-            self.agent.session.append(ToolLate, turn=call.turn, step=call.step, call_id=call.call_id, error=error)
+            self.agent.session.append(ToolLate(turn=call.turn, step=call.step, call_id=call.call_id, error=error))
 
 
 def timed_out(tool: Tool) -> Outcome:

@@ -15,14 +15,14 @@ import msgspec
 from anyio.lowlevel import checkpoint
 from msgspec import Struct
 
-from checkrein.chunks import Assembler
+from checkrein.chunks import Assembler, TextChunk
 from checkrein.decisions import Retry
 from checkrein.errors import CheckreinError, ProviderError
 from checkrein.events import (
+    AnyEvent,
     AssistantPartial,
     AssistantThinking,
     ErrorInfo,
-    Event,
     Reason,
     RequestEnd,
     RequestStart,
@@ -37,6 +37,7 @@ from .prepare import Prepared, prepare
 
 if TYPE_CHECKING:
     from checkrein.providers import Provider
+    from checkrein.session import Session
 
     from .agent import LoopAgent
 
@@ -66,7 +67,17 @@ async def generate(agent: LoopAgent, turn: int, step: int, options: dict[str, An
     for attempt in range(1, MAX_ATTEMPTS + 1):
         # Anew for each attempt: a plugin may cut a history that was too long for the model (C14).
         prepared = await prepare(agent, turn, step, options)
-        agent.session.append(RequestStart, turn=turn, step=step, attempt=attempt, **prepared.start)
+        agent.session.append(
+            RequestStart(
+                turn=turn,
+                step=step,
+                attempt=attempt,
+                header=prepared.header,
+                messages=len(prepared.request.messages),
+                digest=prepared.digest,
+                edits=prepared.edits,
+            )
+        )
         if agent.hooks.session_flush is not None:
             await agent.flush("request")
         agent.checkpoint()
@@ -142,7 +153,7 @@ async def stream(
 
 async def read(agent: LoopAgent, prepared: Prepared, assembler: Assembler, clock: _Clock) -> None:
     """The hot path: every chunk passes here, to the assembler, the consumers and the observers."""
-    push, events = assembler.push, agent.session.events
+    push, texts, events = assembler.push, assembler.texts, agent.session.events
     turn, step = clock.turn, clock.step
     observers = agent.hooks.stream_chunk
     agent.streaming = clock  # what idle_watch looks at: a scope of its own would cost more than the rest of this
@@ -153,7 +164,11 @@ async def read(agent: LoopAgent, prepared: Prepared, assembler: Assembler, clock
             if not chunks:
                 clock.first = perf_counter()
             clock.chunks = chunks = chunks + 1
-            push(chunk)
+            # Most chunks are one more piece of a text: that is written out here, a call would cost as much again.
+            if chunk.__class__ is TextChunk and (pieces := texts.get(chunk.index)) is not None:
+                pieces.append(chunk.text)
+            else:
+                push(chunk)
             if agent.live:
                 for buffer in agent.live:
                     buffer.chunk(len(events), turn, step, chunk)
@@ -200,49 +215,56 @@ class _Clock(Struct):
 
 def record(clock: _Clock, assembler: Assembler, outcome: str, error: ProviderError | None) -> None:
     """Log thinking, request/end and, unless the attempt went well, the text that was shown."""
-    owed: list[tuple[type[Event], dict[str, Any]]] = []
+    turn, step, now = clock.turn, clock.step, perf_counter()
+    owed: list[AnyEvent] = []
     for place, part in enumerate(assembler.parts.values()):
         if part.kind == "thinking":
             text, count = part.text()
-            burst = {"index": place, "text": text, "provider_metadata": part.metadata, "cleaned": count or None}
-            owed.append((AssistantThinking, burst))
+            owed.append(
+                AssistantThinking(
+                    turn=turn,
+                    step=step,
+                    index=place,
+                    text=text,
+                    provider_metadata=part.metadata,
+                    cleaned=count or None,
+                )
+            )
     finish, first = assembler.finish, clock.first
-    end: dict[str, Any] = {
-        "attempt": clock.attempt,
-        "outcome": outcome,
-        "usage": assembler.usage,
-        "duration_ms": int((perf_counter() - clock.began) * 1000),
-    }
-    if first is not None:
-        end["ttft_ms"] = int((first - clock.began) * 1000)
-    if finish is not None:
-        end["finish_reason"], end["request_id"], end["lenient_finish"] = (
-            finish.reason,
-            finish.request_id,
-            finish.lenient,
+    request_id = finish.request_id if finish is not None else error.request_id if error is not None else None
+    owed.append(
+        RequestEnd(
+            turn=turn,
+            step=step,
+            attempt=clock.attempt,
+            outcome=outcome,
+            finish_reason=None if finish is None else finish.reason,
+            error=None if error is None else ErrorInfo(error.kind, describe(error), error.code),
+            usage=assembler.usage,
+            ttft_ms=None if first is None else int((first - clock.began) * 1000),
+            duration_ms=int((now - clock.began) * 1000),
+            request_id=request_id,
+            lenient_finish=finish is not None and finish.lenient,
         )
-    if error is not None:
-        end["error"] = ErrorInfo(error.kind, describe(error), error.code)
-        end.setdefault("request_id", error.request_id)
-    owed.append((RequestEnd, end))
-    text, count = shown_text(assembler) if outcome != "ok" else ("", 0)
-    if text:
-        owed.append((AssistantPartial, {"text": text, "cleaned": count or None}))
-    log_all(clock, owed)
+    )
+    if outcome != "ok":
+        text, count = shown_text(assembler)
+        if text:
+            owed.append(AssistantPartial(turn=turn, step=step, text=text, cleaned=count or None))
+    log_all(clock.agent.session, owed)
 
 
-def log_all(clock: _Clock, owed: Sequence[tuple[type[Event], dict[str, Any]]]) -> None:
+def log_all(session: Session, owed: Sequence[AnyEvent]) -> None:
     """Log events of which none may be missing: an observer's KeyboardInterrupt goes on behind the last (L4)."""
-    session = clock.agent.session
     held: KeyboardInterrupt | None = None
-    for kind, fields in owed:
+    for event in owed:
         logged = len(session.events)
         try:
-            session.append(kind, turn=clock.turn, step=clock.step, **fields)
+            session.append(event)
         except KeyboardInterrupt as exc:
             held = exc
             if len(session.events) == logged:  # it struck before the commit
-                session.append(kind, turn=clock.turn, step=clock.step, **fields)
+                session.append(event)
     if held is not None:
         raise held
 
@@ -258,9 +280,9 @@ def keep_partial(agent: LoopAgent, turn: int, step: int, shown: tuple[str, int])
     text, count = shown
     session, state = agent.session, agent.session.state
     if state.request_open:  # it came in the way of request/end too
-        session.append(RequestEnd, turn=turn, step=step, attempt=state.attempt, outcome="error")
+        session.append(RequestEnd(turn=turn, step=step, attempt=state.attempt, outcome="error"))
     if text and state.step_open and not state.answered:
-        session.append(AssistantPartial, turn=turn, step=step, text=text, cleaned=count or None)
+        session.append(AssistantPartial(turn=turn, step=step, text=text, cleaned=count or None))
 
 
 def answered(assembler: Assembler) -> bool:

@@ -72,18 +72,19 @@ class Inbox:
         if session.resumed is not None:
             # Written with the first input, so that opening a session twice adds nothing to it (R2).
             facts, session.resumed = session.resumed, None
-            session.append(SessionResumed, **facts)
+            session.append(SessionResumed(**facts))
         input_id = session.next_input()
         event = session.append(
-            InboxAccepted,
-            id=input_id,
-            kind=kind,
-            content=blocks,
-            source=source,
-            own_turn=own_turn,
-            options=plain(options) if options else None,
-            key=key,
-            cleaned=count or None,
+            InboxAccepted(
+                id=input_id,
+                kind=kind,
+                content=blocks,
+                source=source,
+                own_turn=own_turn,
+                options=plain(options) if options else None,
+                key=key,
+                cleaned=count or None,
+            )
         )
         if session.notifying:
             self._coming.append((event, input_id, key))
@@ -110,7 +111,7 @@ class Inbox:
         """
         self._must_be_pending(input_id)
         blocks, count = cleaned_content(content)
-        self.agent.session.append(InboxReplaced, id=input_id, content=blocks, cleaned=count or None)
+        self.agent.session.append(InboxReplaced(id=input_id, content=blocks, cleaned=count or None))
 
     def discard(self, input_id: str, reason: str) -> None:
         """Take a pending input out.
@@ -119,7 +120,7 @@ class Inbox:
             UnknownInput: it is not pending.
         """
         self._must_be_pending(input_id)
-        self.agent.session.append(InboxDiscarded, id=input_id, reason=clean(reason)[0])
+        self.agent.session.append(InboxDiscarded(id=input_id, reason=clean(reason)[0]))
 
     def refuse(self, reason: str) -> None:
         """Discard what a turn would take: the store did not take it (R4)."""

@@ -83,15 +83,16 @@ async def run_turn(agent: LoopAgent) -> None:
         with agent.turn_scope():
             taken = agent.inbox.take(cancelled=agent.cause is not None)
             turn = session.state.turn + 1
-            session.append(TurnStart, turn=turn, trigger={"kind": "input", "ids": [entry.id for entry in taken]})
+            session.append(TurnStart(turn=turn, trigger={"kind": "input", "ids": [entry.id for entry in taken]}))
             for entry in taken:
                 session.append(
-                    UserInput,
-                    turn=turn,
-                    id=entry.id,
-                    content=entry.content,
-                    source=entry.source,
-                    mark="steering" if entry.kind == "steering" else None,
+                    UserInput(
+                        turn=turn,
+                        id=entry.id,
+                        content=entry.content,
+                        source=entry.source,
+                        mark="steering" if entry.kind == "steering" else None,
+                    )
                 )
             reason = await run_steps(agent, turn, agent.options_of(taken))
     except BaseException as exc:
@@ -141,7 +142,7 @@ async def run_steps(agent: LoopAgent, turn: int, options: dict[str, Any]) -> Rea
 async def run_step(agent: LoopAgent, turn: int, step: int, options: dict[str, Any]) -> bool:
     """Run one step: take what waits, ask the model, log its answer, run its calls. Returns whether there were calls."""
     session = agent.session
-    session.append(StepStart, turn=turn, step=step)
+    session.append(StepStart(turn=turn, step=step))
     if session.state.pending:
         take_waiting(agent, turn, step)
     generated = await generate(agent, turn, step, options)
@@ -149,21 +150,22 @@ async def run_step(agent: LoopAgent, turn: int, step: int, options: dict[str, An
     if agent.hooks.step_result is not None and generated.failure is None:
         content, replaced = await rewritten(agent, agent.hooks.step_result, turn, step, generated)
     session.append(
-        AssistantAnswer,
-        turn=turn,
-        step=step,
-        content=content,
-        provider_metadata=generated.message.provider_metadata,
-        replaced=replaced,
-        dropped=generated.dropped,
-        cleaned=generated.cleaned,
+        AssistantAnswer(
+            turn=turn,
+            step=step,
+            content=content,
+            provider_metadata=generated.message.provider_metadata,
+            replaced=replaced,
+            dropped=generated.dropped,
+            cleaned=generated.cleaned,
+        )
     )
     if generated.failure is not None:
         raise StepFailed(generated.failure)
     calls = [block for block in content if type(block) is CallBlock]
     if calls:
         await run_calls(agent, turn, step, calls, generated.provider_ids)
-    session.append(StepEnd, turn=turn, step=step)
+    session.append(StepEnd(turn=turn, step=step))
     return bool(calls)
 
 
@@ -172,7 +174,7 @@ def take_waiting(agent: LoopAgent, turn: int, step: int) -> None:
     for entry in agent.inbox.waiting():
         fields: dict[str, Any] = {"turn": turn, "step": step, "id": entry.id}
         kind = SteeringInput if entry.kind == "steering" else ContextInput
-        agent.session.append(kind, **fields, content=entry.content, source=entry.source)
+        agent.session.append(kind(**fields, content=entry.content, source=entry.source))
 
 
 async def continuation(agent: LoopAgent, chain: Chain, turn: int, step: int, default: bool) -> bool | tuple[Stop, str]:
@@ -185,12 +187,12 @@ async def continuation(agent: LoopAgent, chain: Chain, turn: int, step: int, def
         return False
     append = agent.session.append
     outcome = "stop" if isinstance(vote, Stop) else "continue"
-    append(Decision, turn=turn, step=step, hook="turn_continuation", outcome=outcome, reason=vote.reason, plugin=plugin)
+    append(Decision(turn=turn, step=step, hook="turn_continuation", outcome=outcome, reason=vote.reason, plugin=plugin))
     if isinstance(vote, Stop):
         return vote, plugin or ""
     content, count = cleaned_content(vote.content)
     source = Source("plugin", name=plugin)
-    append(ContextInput, turn=turn, content=content, source=source, plugin=plugin, cleaned=count or None)
+    append(ContextInput(turn=turn, content=content, source=source, plugin=plugin, cleaned=count or None))
     return True
 
 

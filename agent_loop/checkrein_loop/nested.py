@@ -74,8 +74,9 @@ class Children:
     async def _logged(self, call_id: str, name: str, arguments: dict[str, Any]) -> Outcome:
         """Run a nested call between its `tool/call` and its `tool/result`."""
         parent = self._parent
-        where = {"turn": parent.turn, "step": parent.step}
-        self._agent.session.append(ToolCalled, **where, call_id=call_id, name=name, parent=parent.call_id)
+        self._agent.session.append(
+            ToolCalled(turn=parent.turn, step=parent.step, call_id=call_id, name=name, parent=parent.call_id)
+        )
         began = perf_counter()
         try:
             outcome = await self._run(call_id, name, arguments)

@@ -24,11 +24,13 @@ __all__ = ["Prepared", "prepare", "base_request"]
 
 
 class Prepared(Struct):
-    """A request ready to be sent, and the members of its `request/start`."""
+    """A request ready to be sent, and what its `request/start` says of it."""
 
     provider: Provider
     request: Request
-    start: dict[str, Any]
+    header: int
+    digest: str
+    edits: dict[str, Any] | None
 
 
 def base_request(agent: LoopAgent, options: dict[str, Any]) -> tuple[Provider, Request]:
@@ -82,8 +84,7 @@ async def prepare(agent: LoopAgent, turn: int, step: int, options: dict[str, Any
         None if edits is None else (edits.get("marker"), *edits.get("drop", ())),
         incremental=edits is None or "drop" in edits,
     )
-    start = {"header": header, "messages": n, "digest": digest, "edits": edits}
-    return Prepared(provider, request, start)
+    return Prepared(provider, request, header, digest, edits)
 
 
 class Prompt:
@@ -138,18 +139,19 @@ class Prompt:
         for kind, ids, parts in kinds:
             for part, content in zip(ids, parts, strict=True):
                 if part not in written:
-                    session.append(PromptPart, id=part, kind=kind, content=agent.harness.parts.of(content).plain)
+                    session.append(PromptPart(id=part, kind=kind, content=agent.harness.parts.of(content).plain))
         reason = "initial" if session.state.header is None else "resume" if self._last is None else "change"
         return session.append(
-            RequestHeader,
-            turn=turn,
-            step=step,
-            reason=reason,
-            provider=provider,
-            model=model,
-            settings=settings,
-            system=system,
-            tools=tools,
+            RequestHeader(
+                turn=turn,
+                step=step,
+                reason=reason,
+                provider=provider,
+                model=model,
+                settings=settings,
+                system=system,
+                tools=tools,
+            )
         )
 
 

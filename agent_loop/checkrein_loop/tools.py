@@ -44,12 +44,13 @@ async def run_calls(
     """Run a step's calls; when this returns, each has its result."""
     for block in blocks:
         agent.session.append(
-            ToolCalled,
-            turn=turn,
-            step=step,
-            call_id=block.call_id,
-            name=block.name,
-            provider_call_id=provider_ids.get(block.call_id),
+            ToolCalled(
+                turn=turn,
+                step=step,
+                call_id=block.call_id,
+                name=block.name,
+                provider_call_id=provider_ids.get(block.call_id),
+            )
         )
     items = [prepare_call(agent, turn, step, block) for block in blocks]
     if len(items) == 1:

@@ -85,10 +85,6 @@ class FinishChunk(Struct, frozen=True, gc=False):
 Chunk: TypeAlias = TextChunk | ThinkingChunk | CallChunk | MetadataChunk | OpaqueChunk | UsageChunk | FinishChunk
 
 
-# What most of a stream consists of, with the kind of block it belongs to.
-_STREAMED: dict[type, str] = {TextChunk: "text", ThinkingChunk: "thinking"}
-
-
 class Part:
     """One block of an answer while it is being assembled; `pieces` are joined once, at the end."""
 
@@ -115,12 +111,15 @@ class Assembler:
         usage: the token counts, if they came.
         finish: the terminal frame, None while the stream is open (or when it is torn).
         metadata: the message's own opaque bytes, if any.
+        texts: the pieces of each text block that is open, by index: whoever has a TextChunk for one may append its
+            text here instead of calling push. Empty behind finish.
     """
 
-    __slots__ = ("parts", "usage", "finish", "metadata")
+    __slots__ = ("parts", "texts", "usage", "finish", "metadata")
 
     def __init__(self) -> None:
         self.parts: dict[int, Part] = {}
+        self.texts: dict[int, list[str]] = {}
         self.usage: Usage | None = None
         self.finish: FinishChunk | None = None
         self.metadata: str | None = None
@@ -133,14 +132,24 @@ class Assembler:
         """
         if self.finish is not None:
             raise _broken(f"a {type(chunk).__name__} after finish")
-        kind = _STREAMED.get(chunk.__class__)
-        if kind is None:
+        if isinstance(chunk, TextChunk):
+            part = self._part(chunk.index, "text")
+            part.pieces.append(chunk.text)
+            self.texts[chunk.index] = part.pieces
+        elif isinstance(chunk, ThinkingChunk):
+            self._part(chunk.index, "thinking").pieces.append(chunk.text)
+        elif isinstance(chunk, CallChunk):
+            part = self._part(chunk.index, "call")
+            part.pieces.append(chunk.arguments)
+            part.id = chunk.id or part.id
+            part.name = chunk.name or part.name
+        elif isinstance(chunk, FinishChunk):
+            if chunk.reason not in FINISH_REASONS:
+                raise _broken(f"finish reason {chunk.reason!r}, expected one of {', '.join(sorted(FINISH_REASONS))}")
+            self.finish = chunk
+            self.texts.clear()
+        else:
             self._rare(chunk)
-            return
-        part = self.parts.get(chunk.index)  # type: ignore[union-attr, arg-type]
-        if part is None or part.kind != kind:
-            part = self._part(chunk.index, kind)  # type: ignore[union-attr, arg-type]
-        part.pieces.append(chunk.text)  # type: ignore[union-attr]
 
     def _part(self, index: int, kind: str) -> Part:
         part = self.parts.get(index)
@@ -151,17 +160,10 @@ class Assembler:
         return part
 
     def _rare(self, chunk: Chunk) -> None:
-        if isinstance(chunk, (TextChunk, ThinkingChunk)):  # a provider's own kind of them
-            self._part(chunk.index, "text" if isinstance(chunk, TextChunk) else "thinking").pieces.append(chunk.text)
-        elif isinstance(chunk, CallChunk):
-            part = self._part(chunk.index, "call")
-            part.pieces.append(chunk.arguments)
-            part.id = chunk.id or part.id
-            part.name = chunk.name or part.name
-        elif isinstance(chunk, MetadataChunk):
+        if isinstance(chunk, MetadataChunk):
             if chunk.index is None:
                 self.metadata = chunk.data
-            elif (part := self.parts.get(chunk.index)) is None:  # type: ignore[assignment]
+            elif (part := self.parts.get(chunk.index)) is None:
                 raise _broken(f"metadata for block {chunk.index}, which is not there")
             else:
                 part.metadata = chunk.data
@@ -171,10 +173,6 @@ class Assembler:
             if self.usage is not None:
                 raise _broken("usage twice")
             self.usage = chunk.usage
-        elif isinstance(chunk, FinishChunk):
-            if chunk.reason not in FINISH_REASONS:
-                raise _broken(f"finish reason {chunk.reason!r}, expected one of {', '.join(sorted(FINISH_REASONS))}")
-            self.finish = chunk
         else:
             raise _broken(f"a {type(chunk).__name__} instead of a chunk")
 

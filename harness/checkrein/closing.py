@@ -40,39 +40,41 @@ def close(session: Session, reason: Reason) -> None:
     state = session.state
     if state.request_open:
         session.append(
-            ev.RequestEnd,
-            turn=state.turn,
-            step=state.step,
-            attempt=state.attempt,
-            outcome=_OUTCOMES.get(reason.kind, "error"),
+            ev.RequestEnd(
+                turn=state.turn,
+                step=state.step,
+                attempt=state.attempt,
+                outcome=_OUTCOMES.get(reason.kind, "error"),
+            )
         )
     if state.approvals or state.compactions or state.open_pairs:
         _close_pairs(session)
     if state.step_open:
         answer(session)
-        session.append(ev.StepEnd, turn=state.turn, step=state.step)
+        session.append(ev.StepEnd(turn=state.turn, step=state.step))
     if state.turn_open:
-        session.append(ev.TurnEnd, turn=state.turn, reason=reason, steps=state.step)
+        session.append(ev.TurnEnd(turn=state.turn, reason=reason, steps=state.step))
 
 
 def answer(session: Session) -> None:
     """Give each unanswered call of the open step its result: its own if the log has one, else honest words (C2)."""
     state = session.state
-    at = {"turn": state.turn, "step": state.step}
     for call in state.open_calls:
         if not call.called:  # all calls come before all results (T1), also when a kill fell between them
-            session.append(ev.ToolCalled, **at, call_id=call.call_id, name=call.name)
+            session.append(ev.ToolCalled(turn=state.turn, step=state.step, call_id=call.call_id, name=call.name))
     for call in state.open_calls:
         if call.end is not None:
             give_result(session, call.end)
         else:
             session.append(
-                ev.ToolResulted,
-                **at,
-                call_id=call.call_id,
-                content=[TextBlock(WORDS[call.code])],
-                is_error=True,
-                error=ToolErrorInfo(call.code, call.code),
+                ev.ToolResulted(
+                    turn=state.turn,
+                    step=state.step,
+                    call_id=call.call_id,
+                    content=[TextBlock(WORDS[call.code])],
+                    is_error=True,
+                    error=ToolErrorInfo(call.code, call.code),
+                )
             )
 
 
@@ -80,9 +82,9 @@ def _close_pairs(session: Session) -> None:
     """Close open approvals and compactions, and the open pairs of registered balance rules (O20 to O22)."""
     state = session.state
     for approval in list(state.approvals):
-        session.append(ev.ApprovalDecided, id=approval, outcome="closed")
+        session.append(ev.ApprovalDecided(id=approval, outcome="closed"))
     for compaction in list(state.compactions.values()):
-        session.append(ev.CompactionEnd, id=compaction.id, range=compaction.range, outcome="interrupted")
+        session.append(ev.CompactionEnd(id=compaction.id, range=compaction.range, outcome="interrupted"))
     for (opens, _), event in list(state.open_pairs.items()):
         kind = session.types.get(opens)
         if kind is None or kind.balance is None:
@@ -104,6 +106,6 @@ def repair(session: Session, *, set_aside_bytes: int = 0) -> None:
         for call_id, (turn, step, code) in state.orphans.items()
     ]
     if orphans or set_aside_bytes:
-        session.append(ev.SessionRepaired, calls=orphans, set_aside_bytes=set_aside_bytes or None)
+        session.append(ev.SessionRepaired(calls=orphans, set_aside_bytes=set_aside_bytes or None))
     if state.turn_open or state.approvals or state.open_pairs or state.compactions:
         closed(session, Reason("interrupted"))

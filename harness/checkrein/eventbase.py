@@ -15,13 +15,14 @@ __all__ = ["Event", "Marked", "ErrorInfo", "ToolErrorInfo", "Cause", "Reason", "
 class Event(Struct, frozen=True, omit_defaults=True, tag_field="type", gc=False):
     """Base of all events: `seq` is the order, `time` is Unix ms UTC and may go backwards.
 
+    An event that is in no log yet has no seq (-1); appending it fills in both, and from there on it never changes.
     What events hold was encoded as JSON, so it has no cycles: none of them needs the garbage collector.
     """
 
     TYPE: ClassVar[str] = ""
 
-    seq: int
-    time: int
+    seq: int = -1
+    time: int = 0
 
     @property
     def type(self) -> str:

@@ -69,8 +69,8 @@ class Faults:
             if session.state.step_open:
                 fields["step"] = session.state.step
         if session is not None:
-            session.append(PluginFaulted, **fields)
-        self._tell(PluginFaulted(-1, 0, **fields), session)
+            session.append(PluginFaulted(**fields))
+        self._tell(PluginFaulted(**fields), session)
         return PluginFault(plugin, hook, f"{type(exc).__name__}: {message}")
 
     def _tell(self, fault: PluginFaulted, session: Session | None) -> None:

@@ -215,12 +215,13 @@ class Harness:
         session = Session(session_id or new_session_id(), self.event_types)
         self._equip(session)
         session.append(
-            ev.SessionCreated,
-            format=ev.FORMAT,
-            session=session.id,
-            agent=spec.id,
-            cwd=str(self.workspace),
-            **self._facts,
+            ev.SessionCreated(
+                format=ev.FORMAT,
+                session=session.id,
+                agent=spec.id,
+                cwd=str(self.workspace),
+                **self._facts,
+            )
         )
         return await self._admit(spec, session)
 

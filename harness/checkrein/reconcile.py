@@ -43,7 +43,7 @@ async def mend(harness: Harness, session: Session, found: Recovered) -> None:
         found: what recovery made of the stored bytes.
     """
     for gap in found.gaps:
-        session.append(LogGap, after=gap.after, before=gap.before, skipped_bytes=gap.skipped_bytes)
+        session.append(LogGap(after=gap.after, before=gap.before, skipped_bytes=gap.skipped_bytes))
     if session.state.step_open:
         await reconcile(harness, session)
     repair(session, set_aside_bytes=len(found.set_aside))

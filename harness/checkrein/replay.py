@@ -10,7 +10,7 @@ in for the model, the tools and the plugins is replay_world.py; no provider, too
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import anyio
@@ -24,11 +24,11 @@ from .session import Session
 
 if TYPE_CHECKING:
     from .agents import AgentLike
-    from .events import AnyEvent, Event, FreeEvent
+    from .events import AnyEvent
 
 __all__ = ["Difference", "Report", "Tape", "replay"]
 
-E = TypeVar("E", bound="Event | FreeEvent")
+E = TypeVar("E", bound="AnyEvent")
 
 MAX_DIFFERENCES = 20
 OUTSIDE = ("cancelled", "disposed", "interrupted")  # turn ends that somebody outside of the loop decides
@@ -176,26 +176,26 @@ class Tape(Session):
 
     # --- appending ----------------------------------------------------------------------------------
 
-    def append(self, kind: Callable[..., E], /, **fields: Any) -> E:
+    def append(self, event: E, /) -> E:
         """Commit the next recorded event, if it is of this kind, and compare what is no outside fact."""
         self.feed()
         expected = self.current
         if expected is None:
             self._leave()
-            return super().append(kind, **fields)
-        made: Any = kind(expected.seq, expected.time, **fields)
-        if type(expected) is not kind:
-            if self._was_killed() and kind not in CLOSING:
-                raise _Killed(f"the process died before {made.type}")
+            return super().append(event)
+        made: Any = msgspec.structs.replace(event, seq=expected.seq, time=expected.time)  # type: ignore[type-var]
+        if type(expected) is not type(event):
+            if self._was_killed() and not isinstance(event, CLOSING):
+                raise _Killed(f"the process died before {event.type}")
             self.stop_at("the loop goes another way", made)
-            return super().append(kind, **fields)
-        if kind not in FACTS:
+            return super().append(event)
+        if not isinstance(event, FACTS):
             self.report.made += 1
             if not _equal(expected, made):
                 self._differ(expected, made)
         self._take(expected)
         self.feed()
-        return expected  # type: ignore[return-value]
+        return expected
 
     def _was_killed(self) -> bool:
         """Whether nothing of the open turn is left but what closed it from outside."""
@@ -229,7 +229,7 @@ class Tape(Session):
         if event.seq != self.state.next_seq:
             self.state.next_seq = event.seq  # a gap, which its log/gap event names
         try:
-            super().append(lambda *_: event)
+            super().append(event)
         except RefusedAtAppend as exc:
             self.report.stopped = f"the log's own event at seq {event.seq} breaks a rule: {exc}"
             self._leave()

@@ -34,6 +34,9 @@ __all__ = ["RULES", "check", "apply", "fold_all"]
 Check: TypeAlias = Callable[[State, Any], None]
 Apply: TypeAlias = Callable[[State, Any], None]
 
+IN_STEP, ANYWHERE = True, False
+"""Whether an event stands in the open step only; what it says of turn and step was compared before its own check."""
+
 
 def check(state: State, event: ev.AnyEvent) -> None:
     """Refuse an event that would break a structural rule (L3).
@@ -43,7 +46,9 @@ def check(state: State, event: ev.AnyEvent) -> None:
     """
     if event.seq != state.next_seq:
         raise InvariantViolation("O1", f"expected seq {state.next_seq}, got {event.seq}")
-    strict, _ = STEPS[event.__class__]
+    in_step, strict, _ = STEPS[event.__class__]
+    if in_step:
+        need_step(state, event)
     if strict is not None:
         strict(state, event)
 
@@ -53,7 +58,7 @@ def apply(state: State, event: ev.AnyEvent) -> None:
     if event.seq != state.next_seq:
         abandon(state)  # a gap: what would have closed the open brackets is lost (R1)
     state.next_seq = event.seq + 1
-    _, fold = STEPS[event.__class__]
+    _, _, fold = STEPS[event.__class__]
     if fold is not None:
         fold(state, event)
 
@@ -66,7 +71,7 @@ def fold_all(state: State, events: Iterable[ev.AnyEvent]) -> None:
         if seq != state.next_seq:
             abandon(state)
         state.next_seq = seq + 1
-        _, fold = steps[event.__class__]
+        _, _, fold = steps[event.__class__]
         if fold is not None:
             fold(state, event)
 
@@ -177,7 +182,6 @@ def apply_step_start(state: State, event: ev.StepStart) -> None:
 
 
 def check_step_end(state: State, event: ev.StepEnd) -> None:
-    need_step(state, event)
     if state.request_open:
         raise refuse("O6", event, "its request has no request/end")
     for call in state.calls.values():
@@ -200,7 +204,6 @@ def check_user(state: State, event: ev.UserInput) -> None:
 
 
 def check_steering(state: State, event: ev.SteeringInput) -> None:
-    need_step(state, event)
     if state.attempt:
         raise refuse("O6", event, "steering stands before the step's request")
     check_pending(state, event)
@@ -231,7 +234,6 @@ def apply_part(state: State, event: ev.PromptPart) -> None:
 
 
 def check_header(state: State, event: ev.RequestHeader) -> None:
-    need_step(state, event)
     if state.request_open or state.answered:
         raise refuse("O6", event, "a header stands before its request")
 
@@ -241,7 +243,6 @@ def apply_header(state: State, event: ev.RequestHeader) -> None:
 
 
 def check_request(state: State, event: ev.RequestStart) -> None:
-    need_step(state, event)
     if state.request_open or state.answered:
         raise refuse("O6", event, "a request is open, or the step has its answer")
     if event.attempt != state.attempt + 1:
@@ -257,7 +258,6 @@ def apply_request(state: State, event: ev.RequestStart) -> None:
 
 
 def check_thinking(state: State, event: ev.AssistantThinking) -> None:
-    need_step(state, event)
     if not state.request_open:
         raise refuse("O6", event, "thinking belongs to an open request")
 
@@ -267,7 +267,6 @@ def apply_thinking(state: State, event: ev.AssistantThinking) -> None:
 
 
 def check_request_end(state: State, event: ev.RequestEnd) -> None:
-    need_step(state, event)
     if not state.request_open or event.attempt != state.attempt:
         raise refuse("O6", event, f"attempt {event.attempt} is not open")
 
@@ -281,7 +280,6 @@ def apply_request_end(state: State, event: ev.RequestEnd) -> None:
 
 
 def check_partial(state: State, event: ev.AssistantPartial) -> None:
-    need_step(state, event)
     if state.request_open or not state.attempt or state.answered or state.shown:
         raise refuse("O6", event, "shown text stands once behind a request that ended, in a step without an answer")
 
@@ -292,7 +290,6 @@ def apply_partial(state: State, event: ev.AssistantPartial) -> None:
 
 
 def check_answer(state: State, event: ev.AssistantAnswer) -> None:
-    need_step(state, event)
     if state.request_open or state.answered or not state.request_ok:
         raise refuse("O6", event, "an answer stands behind a request that ended well, once a step")
     ids = [block.call_id for block in event.content if type(block) is CallBlock]
@@ -321,51 +318,52 @@ def apply_free(state: State, event: ev.FreeEvent) -> None:
     if known is None:
         calls.apply_free(state, event)
     else:
-        RULES[type(known)][1](state, known)
+        RULES[type(known)][2](state, known)
 
 
 def nothing(state: State, event: Any) -> None:
     """Free events that no projection reads."""
 
 
-RULES: dict[type[Any], tuple[Check | None, Apply]] = {
-    ev.SessionCreated: (check_created, apply_created),
-    ev.SessionResumed: (None, nothing),
-    ev.SessionRepaired: (None, apply_repaired),
-    ev.LogGap: (None, nothing),
-    ev.InboxAccepted: (check_accepted, apply_accepted),
-    ev.InboxReplaced: (check_pending, apply_replaced),
-    ev.InboxDiscarded: (check_pending, apply_discarded),
-    ev.TurnStart: (check_turn_start, apply_turn_start),
-    ev.UserInput: (check_user, apply_input),
-    ev.StepStart: (check_step_start, apply_step_start),
-    ev.SteeringInput: (check_steering, apply_input),
-    ev.ContextInput: (check_context, apply_input),
-    ev.PromptPart: (None, apply_part),
-    ev.RequestHeader: (check_header, apply_header),
-    ev.RequestStart: (check_request, apply_request),
-    ev.AssistantThinking: (check_thinking, apply_thinking),
-    ev.RequestEnd: (check_request_end, apply_request_end),
-    ev.AssistantPartial: (check_partial, apply_partial),
-    ev.AssistantAnswer: (check_answer, apply_answer),
-    ev.ToolCalled: (calls.check_call, calls.apply_call),
-    ev.ToolStarted: (calls.check_start, calls.apply_start),
-    ev.ToolEnded: (calls.check_end, calls.apply_end),
-    ev.ToolResulted: (calls.check_result, calls.apply_result),
-    ev.ToolLate: (None, nothing),
-    ev.Decision: (None, nothing),
-    ev.StepEnd: (check_step_end, apply_step_end),
-    ev.TurnEnd: (check_turn_end, apply_turn_end),
-    ev.PluginFaulted: (None, nothing),
-    ev.ApprovalAsked: (calls.check_asked, calls.apply_asked),
-    ev.ApprovalDecided: (calls.check_decided, calls.apply_decided),
-    ev.CompactionStart: (calls.check_compaction, calls.apply_compaction),
-    ev.CompactionSummary: (calls.check_compaction, calls.apply_compaction),
-    ev.CompactionEnd: (calls.check_compaction, calls.apply_compaction),
-    ev.FreeEvent: (calls.check_free, apply_free),
+# Where an event stands, whether it may, and what it makes of the projections.
+RULES: dict[type[Any], tuple[bool, Check | None, Apply]] = {
+    ev.SessionCreated: (ANYWHERE, check_created, apply_created),
+    ev.SessionResumed: (ANYWHERE, None, nothing),
+    ev.SessionRepaired: (ANYWHERE, None, apply_repaired),
+    ev.LogGap: (ANYWHERE, None, nothing),
+    ev.InboxAccepted: (ANYWHERE, check_accepted, apply_accepted),
+    ev.InboxReplaced: (ANYWHERE, check_pending, apply_replaced),
+    ev.InboxDiscarded: (ANYWHERE, check_pending, apply_discarded),
+    ev.TurnStart: (ANYWHERE, check_turn_start, apply_turn_start),
+    ev.UserInput: (ANYWHERE, check_user, apply_input),
+    ev.StepStart: (ANYWHERE, check_step_start, apply_step_start),
+    ev.SteeringInput: (IN_STEP, check_steering, apply_input),
+    ev.ContextInput: (ANYWHERE, check_context, apply_input),
+    ev.PromptPart: (ANYWHERE, None, apply_part),
+    ev.RequestHeader: (IN_STEP, check_header, apply_header),
+    ev.RequestStart: (IN_STEP, check_request, apply_request),
+    ev.AssistantThinking: (IN_STEP, check_thinking, apply_thinking),
+    ev.RequestEnd: (IN_STEP, check_request_end, apply_request_end),
+    ev.AssistantPartial: (IN_STEP, check_partial, apply_partial),
+    ev.AssistantAnswer: (IN_STEP, check_answer, apply_answer),
+    ev.ToolCalled: (IN_STEP, calls.check_call, calls.apply_call),
+    ev.ToolStarted: (IN_STEP, calls.check_start, calls.apply_start),
+    ev.ToolEnded: (IN_STEP, calls.check_end, calls.apply_end),
+    ev.ToolResulted: (IN_STEP, calls.check_result, calls.apply_result),
+    ev.ToolLate: (ANYWHERE, None, nothing),
+    ev.Decision: (ANYWHERE, None, nothing),
+    ev.StepEnd: (IN_STEP, check_step_end, apply_step_end),
+    ev.TurnEnd: (ANYWHERE, check_turn_end, apply_turn_end),
+    ev.PluginFaulted: (ANYWHERE, None, nothing),
+    ev.ApprovalAsked: (ANYWHERE, calls.check_asked, calls.apply_asked),
+    ev.ApprovalDecided: (ANYWHERE, calls.check_decided, calls.apply_decided),
+    ev.CompactionStart: (ANYWHERE, calls.check_compaction, calls.apply_compaction),
+    ev.CompactionSummary: (ANYWHERE, calls.check_compaction, calls.apply_compaction),
+    ev.CompactionEnd: (ANYWHERE, calls.check_compaction, calls.apply_compaction),
+    ev.FreeEvent: (ANYWHERE, calls.check_free, apply_free),
 }
 
 # The table as append asks it: None where there is nothing to do.
-STEPS: dict[type[Any], tuple[Check | None, Apply | None]] = {
-    kind: (strict, None if fold is nothing else fold) for kind, (strict, fold) in RULES.items()
+STEPS: dict[type[Any], tuple[bool, Check | None, Apply | None]] = {
+    kind: (where, strict, None if fold is nothing else fold) for kind, (where, strict, fold) in RULES.items()
 }

@@ -8,13 +8,12 @@ from . import events as ev
 from .eventtypes import Balance
 from .lenient import loose_content
 from .messages import TextBlock
-from .state import CallState, State, need_step, refuse
+from .state import CallState, State, refuse
 
 # --- calls ------------------------------------------------------------------------------------------
 
 
 def need_call(state: State, event: Any) -> CallState:
-    need_step(state, event)
     call = state.calls.get(event.call_id)
     if call is None or not call.called:
         raise refuse("O8", event, f"there is no call {event.call_id}")
@@ -24,7 +23,6 @@ def need_call(state: State, event: Any) -> CallState:
 
 
 def check_call(state: State, event: ev.ToolCalled) -> None:
-    need_step(state, event)
     call = state.calls.get(event.call_id)
     if event.parent is not None:
         parent = state.calls.get(event.parent)

@@ -11,13 +11,15 @@ from collections.abc import Callable, Sequence
 from time import time_ns
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from msgspec.structs import force_setattr
+
 from .codec import encode, fast_encode, plain
 from .errors import RefusedAtAppend
-from .events import AnyEvent, Event, FreeEvent, PluginFaulted
+from .events import AnyEvent, FreeEvent, PluginFaulted
 from .kept import Kept
 from .log import without_gc
 from .rules import STEPS, apply, check, fold_all
-from .state import State
+from .state import State, need_step
 from .text import clean
 
 if TYPE_CHECKING:
@@ -26,7 +28,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Session", "Deferred", "WATCHERS", "Observer", "projections"]
 
-E = TypeVar("E", bound="Event | FreeEvent")
+E = TypeVar("E", bound="AnyEvent")
 Observer = Callable[[AnyEvent], None]
 
 # Each new or loaded session calls every watcher; what it returns observes the session (the pytest oracle).
@@ -48,18 +50,17 @@ class Deferred:
         event: the event, once committed; None before, and for good if it was refused.
     """
 
-    __slots__ = ("kind", "fields", "generation", "plugin", "event")
+    __slots__ = ("owed", "generation", "plugin", "event")
 
-    def __init__(self, kind: Callable[..., Any], fields: dict[str, Any], generation: int, plugin: str | None) -> None:
-        self.kind = kind
-        self.fields = fields
+    def __init__(self, owed: AnyEvent, generation: int, plugin: str | None) -> None:
+        self.owed = owed
         self.generation = generation
         self.plugin = plugin
         self.event: AnyEvent | None = None
 
 
-def _free(seq: int, time: int, *, word: str, members: dict[str, Any]) -> FreeEvent:
-    return FreeEvent(word, seq, time, members)
+def _now() -> int:
+    return time_ns() // 1_000_000
 
 
 class Session(Kept):
@@ -145,35 +146,43 @@ class Session(Kept):
 
     # --- writing ----------------------------------------------------------------------------------
 
-    def append(self, kind: Callable[..., E], /, **fields: Any) -> E:
-        """Append an event; `seq` and `time` are filled in.
+    def append(self, event: E, /) -> E:
+        """Append an event; its `seq` and `time` are filled in.
 
         Args:
-            kind: the event's class, or whatever makes an event of seq, time and the members.
-            fields: its members.
+            event: one that is in no log yet: `append(StepStart(turn=1, step=1))`. One that has a seq already
+                (a replay's) keeps it and its time.
 
         Returns:
-            The committed event. Inside an observer: a Deferred, whose `event` comes right after.
+            The same event, committed. Inside an observer: a Deferred, whose `event` comes right after.
 
         Raises:
-            RefusedAtAppend: it cannot be encoded, or breaks a structural rule; the log is unchanged.
+            RefusedAtAppend: it cannot be encoded, breaks a structural rule, or has another event's seq; the log
+                is unchanged.
         """
         if self._notifying:
-            return self._defer(kind, fields)  # type: ignore[no-any-return]
+            return self._defer(event)  # type: ignore[return-value]
+        # Everything on the way of each event is written out here: a call costs as much as what most of it does.
         state = self.state
-        event: Any = kind(state.next_seq, time_ns() // 1_000_000, **fields)
-        # encode, check and apply are written out here: a call costs as much as what most of them do.
+        seq = state.next_seq
+        if event.seq < 0:
+            force_setattr(event, "seq", seq)  # type: ignore[arg-type] # append_free fills in its own
+            force_setattr(event, "time", time_ns() // 1_000_000)  # type: ignore[arg-type]
+        elif event.seq != seq:
+            raise RefusedAtAppend(f"expected an event without seq, or seq {seq}; got seq {event.seq}")
         try:
             body = fast_encode(event)
         except (TypeError, ValueError, RecursionError):
             body = encode(event)  # a FreeEvent; or it says in our words what is wrong
-        strict, fold = STEPS[event.__class__]
+        in_step, strict, fold = STEPS[event.__class__]
+        if in_step and (event.step != state.step or event.turn != state.turn or not state.step_open):  # type: ignore[union-attr]
+            need_step(state, event)
         if strict is not None:
             strict(state, event)
         try:
             self._lines.append(body)
             self._recent.append(event)  # the commit: from here on the event exists
-            state.next_seq += 1
+            state.next_seq = seq + 1
             if fold is not None:
                 fold(state, event)
         except BaseException:
@@ -186,7 +195,7 @@ class Session(Kept):
                 self._notify(event)
             finally:
                 self._notifying = False  # also when something struck where _notify would have said so
-        return event  # type: ignore[no-any-return]
+        return event
 
     def append_free(self, type: str, fields: dict[str, Any], *, plugin: str | None = None) -> FreeEvent | Deferred:  # noqa: A002
         """Append a plugin's own event (L6).
@@ -216,7 +225,8 @@ class Session(Kept):
         if count:
             members["cleaned"] = count
 
-        return Session.append(self, _free, word=type, members=members)  # a replay's own append knows no free events
+        event = FreeEvent(type, self.state.next_seq, _now(), members)
+        return Session.append(self, event)  # a replay's own append knows no free events
 
     def next_input(self) -> str:
         """Reserve the next input id; also inside an observer, where the acceptance is committed later (I3)."""
@@ -293,8 +303,8 @@ class Session(Kept):
                 self._notifying = True
         return held
 
-    def _defer(self, kind: Callable[..., Any], fields: dict[str, Any]) -> Any:
-        deferred = Deferred(kind, fields, self._generation + 1, self.author)
+    def _defer(self, event: AnyEvent) -> Deferred:
+        deferred = Deferred(event, self._generation + 1, self.author)
         if self._deferred is None:
             self._deferred = deque()
         self._deferred.append(deferred)
@@ -342,9 +352,14 @@ class Session(Kept):
         return None, struck
 
     def _made(self, deferred: Deferred) -> tuple[AnyEvent, bytes]:
-        if deferred.generation > MAX_GENERATIONS and deferred.kind is not PluginFaulted:
+        event = deferred.owed
+        if deferred.generation > MAX_GENERATIONS and type(event) is not PluginFaulted:
             raise RefusedAtAppend(f"observers answered events with events {MAX_GENERATIONS} times in a row")
-        event: AnyEvent = deferred.kind(self.state.next_seq, time_ns() // 1_000_000, **deferred.fields)
+        if isinstance(event, FreeEvent):
+            event.seq, event.time = self.state.next_seq, _now()
+        else:
+            force_setattr(event, "seq", self.state.next_seq)
+            force_setattr(event, "time", _now())
         body = encode(event)
         check(self.state, event)
         return event, body

@@ -68,10 +68,10 @@ def fork(store: Store, session_id: str, turn: int | None = None, *, new_id: str 
     last = copy.events[-1].seq if copy.events else -1
     for gap in found.gaps:
         if gap.before <= last:
-            copy.append(ev.LogGap, after=gap.after, before=gap.before, skipped_bytes=gap.skipped_bytes)
+            copy.append(ev.LogGap(after=gap.after, before=gap.before, skipped_bytes=gap.skipped_bytes))
     _create(copy, session_id, last)
     for entry in list(copy.state.pending.values()):
-        copy.append(ev.InboxDiscarded, id=entry.id, reason=f"it is still {session_id}'s: this is a fork of it")
+        copy.append(ev.InboxDiscarded(id=entry.id, reason=f"it is still {session_id}'s: this is a fork of it"))
     store.create(new_id, copy.lines).close()
     _copy_blobs(store, session_id, new_id, _first(found.lines, cut))
     return new_id
@@ -117,7 +117,7 @@ def repair_stored(store: Store, session_id: str, types: dict[str, EventType] | N
     try:
         session = Session.load(session_id, found.events, found.lines, types, found.state)
         for gap in found.gaps:
-            session.append(ev.LogGap, after=gap.after, before=gap.before, skipped_bytes=gap.skipped_bytes)
+            session.append(ev.LogGap(after=gap.after, before=gap.before, skipped_bytes=gap.skipped_bytes))
         repair(session, set_aside_bytes=len(found.set_aside))
         flush(writer, session.lines)
         writer.sync()
@@ -168,12 +168,13 @@ def _create(copy: Session, parent: str, seq: int) -> None:
     if created is not None:
         members.update(cwd=created.cwd, plugins=created.plugins, config=created.config)
     copy.append(
-        ev.SessionCreated,
-        format=ev.FORMAT,
-        session=copy.id,
-        version=__version__,
-        origin={"kind": "fork", "session": parent, "seq": seq},
-        **members,
+        ev.SessionCreated(
+            format=ev.FORMAT,
+            session=copy.id,
+            version=__version__,
+            origin={"kind": "fork", "session": parent, "seq": seq},
+            **members,
+        )
     )
 
 

@@ -26,19 +26,21 @@ def settle(session: Session, call_id: str, outcome: Outcome, duration_ms: int | 
     if call is None or call.resulted or call.end is not None:
         return
     due = call.parent is not None or not state.due or state.due[0] == call_id
+    kind = ToolResulted if due else ToolEnded
     session.append(
-        ToolResulted if due else ToolEnded,
-        turn=state.turn,
-        step=state.step,
-        call_id=call_id,
-        content=outcome.content,
-        is_error=outcome.is_error,
-        error=outcome.error,
-        value=outcome.value,
-        decision=outcome.decision,
-        by=outcome.by,
-        duration_ms=duration_ms,
-        cleaned=outcome.cleaned,
+        kind(
+            turn=state.turn,
+            step=state.step,
+            call_id=call_id,
+            content=outcome.content,
+            is_error=outcome.is_error,
+            error=outcome.error,
+            value=outcome.value,
+            decision=outcome.decision,
+            by=outcome.by,
+            duration_ms=duration_ms,
+            cleaned=outcome.cleaned,
+        )
     )
     while due and state.due and (end := state.calls[state.due[0]].end) is not None:
         give_result(session, end)
@@ -47,14 +49,15 @@ def settle(session: Session, call_id: str, outcome: Outcome, duration_ms: int | 
 def give_result(session: Session, end: ToolEnded) -> None:
     """Log the result of a call that has its `tool/end`."""
     session.append(
-        ToolResulted,
-        turn=session.state.turn,
-        step=session.state.step,
-        call_id=end.call_id,
-        end=end.seq,
-        is_error=end.is_error,
-        error=end.error,
-        decision=end.decision,
-        by=end.by,
-        duration_ms=end.duration_ms,
+        ToolResulted(
+            turn=session.state.turn,
+            step=session.state.step,
+            call_id=end.call_id,
+            end=end.seq,
+            is_error=end.is_error,
+            error=end.error,
+            decision=end.decision,
+            by=end.by,
+            duration_ms=end.duration_ms,
+        )
     )

@@ -71,7 +71,7 @@ def closing_forgets_what_a_tool_gave(patch: Any) -> None:
         state = session.state
         for call in state.open_calls:
             where = {"turn": state.turn, "step": state.step, "call_id": call.call_id}
-            session.append(ToolResulted, **where, content=[TextBlock("lost")], is_error=True)
+            session.append(ToolResulted(**where, content=[TextBlock("lost")], is_error=True))
 
     patch.setattr(checkrein.closing, "answer", answer)
 
@@ -90,7 +90,7 @@ def no_refold(patch: Any) -> None:
 def results_in_the_order_they_come(patch: Any) -> None:
     def settle(session: Any, call_id: str, outcome: Any, duration_ms: int) -> None:
         state = session.state
-        session.append(ToolResulted, turn=state.turn, step=state.step, call_id=call_id, content=outcome.content)
+        session.append(ToolResulted(turn=state.turn, step=state.step, call_id=call_id, content=outcome.content))
 
     patch.setattr(checkrein_loop.tools, "settle", settle)
 
@@ -103,7 +103,7 @@ def an_early_result_is_never_handed_on(patch: Any) -> None:
         state = session.state
         if state.due and state.due[0] != call_id:
             where = {"turn": state.turn, "step": state.step, "call_id": call_id}
-            session.append(ToolEnded, **where, content=outcome.content, is_error=outcome.is_error)
+            session.append(ToolEnded(**where, content=outcome.content, is_error=outcome.is_error))
             state.calls[call_id].end = None
         else:
             plain(session, call_id, outcome, duration_ms)

@@ -52,7 +52,7 @@ def problems(events: Sequence[AnyEvent], lines: Sequence[bytes], gaps: Sequence[
     session = Session.load("damaged", events, lines)
     found = validate_history(session.state.history.view())
     for gap in gaps:
-        session.append(LogGap, after=gap.after, before=gap.before, skipped_bytes=gap.skipped_bytes)
+        session.append(LogGap(after=gap.after, before=gap.before, skipped_bytes=gap.skipped_bytes))
     repair(session)
     state = session.state
     if state.turn_open or state.step_open or state.due or state.approvals or state.compactions or state.orphans:
@@ -64,8 +64,8 @@ def problems(events: Sequence[AnyEvent], lines: Sequence[bytes], gaps: Sequence[
     if len(again) != len(session):
         found.append(f"repairing again added {[event.type for event in again.events[len(session) :]]}")
     turn = state.turn + 1
-    session.append(TurnStart, turn=turn, trigger={"kind": "input", "ids": []})
-    session.append(TurnEnd, turn=turn, reason=Reason("completed"), steps=0)
+    session.append(TurnStart(turn=turn, trigger={"kind": "input", "ids": []}))
+    session.append(TurnEnd(turn=turn, reason=Reason("completed"), steps=0))
     return found
 
 
@@ -76,7 +76,7 @@ def lost(recording: Recording, first: int, last: int) -> list[str]:
     wrong = problems(found.events, found.lines, found.gaps)
     session = Session.load("judged", found.events, found.lines)
     for gap in found.gaps:
-        session.append(LogGap, after=gap.after, before=gap.before, skipped_bytes=gap.skipped_bytes)
+        session.append(LogGap(after=gap.after, before=gap.before, skipped_bytes=gap.skipped_bytes))
     repair(session)
     return wrong + [str(v) for v in check_events(session.events) if v.severity == "error"]
 
@@ -152,7 +152,7 @@ def test_L3_L5_the_live_fold_is_the_logs(at: int) -> None:
     assert differs(written, Session.load("b", decoded, recording.lines)) == []
     live = Session("c")
     for event in recording.events:
-        live.append(lambda *_, event=event: event)
+        live.append(event)
     assert differs(written, live) == []
     assert live.lines == list(recording.lines)
 

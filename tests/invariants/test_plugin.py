@@ -201,7 +201,7 @@ async def _disturbed(report: str, capsys: pytest.CaptureFixture[str]) -> tuple[P
         await agent.run("first")
         # A header that names a part nobody wrote: append lets it pass, the oracle does not.
         fault = {"plugin": None, "hook": "x", "error": ev.Fault("E", "m"), "action": "contained"}
-        agent.session.append(ev.PluginFaulted, **fault)
+        agent.session.append(ev.PluginFaulted(**fault))
         assert (await agent.run("second")).ok
         events = agent.session.events
     return plugin, events, capsys.readouterr().err
@@ -243,7 +243,7 @@ def test_O25_a_fault_recorded_more_often_than_it_happened() -> None:
             await agent.run("first")
             (fault,) = (event for event in agent.session.events if isinstance(event, ev.PluginFaulted))
             members = {"hook": fault.hook, "error": fault.error, "action": fault.action}
-            agent.session.append(ev.PluginFaulted, plugin="Bad", turn=fault.turn, step=fault.step, **members)
+            agent.session.append(ev.PluginFaulted(plugin="Bad", turn=fault.turn, step=fault.step, **members))
 
     run(main, "asyncio")
     (found,) = plugin.violations.values()
@@ -260,7 +260,7 @@ def test_what_the_session_refuses_is_no_violation_of_the_log() -> None:
         async with Agent(ScriptedModel("a"), plugins=[plugin]) as agent:
             await agent.run("first")
             with pytest.raises(Exception, match="O2"):
-                agent.session.append(ev.UserInput, turn=1, id="i9", content=[TextBlock("x")], source=USER)
+                agent.session.append(ev.UserInput(turn=1, id="i9", content=[TextBlock("x")], source=USER))
         assert plugin.violations == {}
 
     run(main, "asyncio")

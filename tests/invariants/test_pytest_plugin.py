@@ -21,7 +21,7 @@ class Breaks:
     @hookimpl
     def session_event(self, session, event):
         if event.type == "step/end":
-            session.append(ev.TurnEnd, turn=99, reason=ev.Reason("completed"), steps=0)
+            session.append(ev.TurnEnd(turn=99, reason=ev.Reason("completed"), steps=0))
 
 
 class Lies:
@@ -30,7 +30,7 @@ class Lies:
     @hookimpl
     def session_event(self, session, event):
         if event.type == "step/end":
-            session.append(ev.PluginFaulted, hook="x", error=ev.Fault("E", "m"), action="contained")
+            session.append(ev.PluginFaulted(hook="x", error=ev.Fault("E", "m"), action="contained"))
 
 
 def talk(*plugins):
@@ -57,8 +57,8 @@ def test_fixture(checkrein_oracle):
 def test_by_hand():
     from checkrein.session import Session
     session = Session("s")
-    session.append(ev.TurnStart, turn=1, trigger={})
-    session.append(ev.TurnEnd, turn=1, reason=ev.Reason("completed"), steps=0)
+    session.append(ev.TurnStart(turn=1, trigger={}))
+    session.append(ev.TurnEnd(turn=1, reason=ev.Reason("completed"), steps=0))
 """,
     "test_in_fixture": """
 @pytest.fixture
@@ -72,7 +72,7 @@ def test_in_fixture(wrong): pass
 def test_left_open():
     async def main():
         async with Agent(ScriptedModel("hello")) as agent:
-            agent.session.append(ev.TurnStart, turn=1, trigger={})  # behind the loop's back
+            agent.session.append(ev.TurnStart(turn=1, trigger={}))  # behind the loop's back
     anyio.run(main)
 """,
 }

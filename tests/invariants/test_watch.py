@@ -40,20 +40,20 @@ class Live:
         self.session = Session("s1")
         self.watch = Watch(self.session, **options)
         self.session.observe(self.watch)
-        self.append(ev.SessionCreated, format=1, session="s1", agent="main")
+        self.append(ev.SessionCreated(format=1, session="s1", agent="main"))
 
-    def append(self, kind: Any, /, **members: Any) -> Any:
-        return self.session.append(kind, **members)
+    def append(self, event: ev.AnyEvent) -> ev.AnyEvent:
+        return self.session.append(event)
 
     def begin(self) -> None:
         """Everything up to the open request."""
         state = self.session.state
         turn = state.turn + 1
         name = self.session.next_input()
-        self.append(ev.InboxAccepted, id=name, kind="queued", content=[TextBlock("hi")], source=USER)
-        self.append(ev.TurnStart, turn=turn, trigger={"kind": "input", "ids": [name]})
-        self.append(ev.UserInput, turn=turn, id=name, content=[TextBlock("hi")], source=USER)
-        self.append(ev.StepStart, turn=turn, step=1)
+        self.append(ev.InboxAccepted(id=name, kind="queued", content=[TextBlock("hi")], source=USER))
+        self.append(ev.TurnStart(turn=turn, trigger={"kind": "input", "ids": [name]}))
+        self.append(ev.UserInput(turn=turn, id=name, content=[TextBlock("hi")], source=USER))
+        self.append(ev.StepStart(turn=turn, step=1))
         self.request()
 
     def request(self) -> None:
@@ -61,44 +61,46 @@ class Live:
         where = {"turn": state.turn, "step": state.step}
         if state.header is None:
             self.append(
-                ev.RequestHeader,
-                **where,
-                reason="initial",
-                provider="p",
-                model="m",
-                settings={"temperature": 0.5},
-                system=[],
-                tools=[],
+                ev.RequestHeader(
+                    **where,
+                    reason="initial",
+                    provider="p",
+                    model="m",
+                    settings={"temperature": 0.5},
+                    system=[],
+                    tools=[],
+                )
             )
         assert state.header is not None
         view = state.history.view()
         digest = Digester().digest(header_of(self.session), view, 0, None)
         attempt = state.attempt + 1
         self.append(
-            ev.RequestStart,
-            **where,
-            attempt=attempt,
-            header=state.header.seq,
-            messages=len(view),
-            digest=digest,
+            ev.RequestStart(
+                **where,
+                attempt=attempt,
+                header=state.header.seq,
+                messages=len(view),
+                digest=digest,
+            )
         )
 
     def end_request(self, outcome: str = "ok", **members: Any) -> None:
         state = self.session.state
         members = {"usage": Usage(input=3, output=2), **members}
-        self.append(ev.RequestEnd, turn=state.turn, step=state.step, attempt=state.attempt, outcome=outcome, **members)
+        self.append(ev.RequestEnd(turn=state.turn, step=state.step, attempt=state.attempt, outcome=outcome, **members))
 
     def answer(self, *content: Any) -> None:
         state = self.session.state
-        self.append(ev.AssistantAnswer, turn=state.turn, step=state.step, content=list(content))
+        self.append(ev.AssistantAnswer(turn=state.turn, step=state.step, content=list(content)))
         for block in content:
             if isinstance(block, CallBlock):
-                self.append(ev.ToolCalled, turn=state.turn, step=state.step, call_id=block.call_id, name=block.name)
+                self.append(ev.ToolCalled(turn=state.turn, step=state.step, call_id=block.call_id, name=block.name))
 
     def end(self, kind: str = "completed", **members: Any) -> None:
         state = self.session.state
-        self.append(ev.StepEnd, turn=state.turn, step=state.step)
-        self.append(ev.TurnEnd, turn=state.turn, reason=ev.Reason(kind, **members), steps=state.step)
+        self.append(ev.StepEnd(turn=state.turn, step=state.step))
+        self.append(ev.TurnEnd(turn=state.turn, reason=ev.Reason(kind, **members), steps=state.step))
 
     def turn(self) -> None:
         self.begin()
@@ -120,10 +122,10 @@ def test_a_right_session_has_no_violation() -> None:
     live.end_request()
     live.answer(TextBlock("I read"), CallBlock("c2.1.1", "read", "{}"), OpaqueBlock("p", {"x": 1}))
     where = {"turn": 2, "step": 1, "call_id": "c2.1.1"}
-    live.append(ev.ToolStarted, **where, attempt=1, effect="effectful")
-    live.append(ev.ToolResulted, **where, content=[TextBlock("text")], is_error=False)
-    live.append(ev.StepEnd, turn=2, step=1)
-    live.append(ev.StepStart, turn=2, step=2)
+    live.append(ev.ToolStarted(**where, attempt=1, effect="effectful"))
+    live.append(ev.ToolResulted(**where, content=[TextBlock("text")], is_error=False))
+    live.append(ev.StepEnd(turn=2, step=1))
+    live.append(ev.StepStart(turn=2, step=2))
     live.request()
     live.end_request()
     live.answer(TextBlock("done"))
@@ -141,7 +143,7 @@ def test_O13_only_closing_events_after_disposal_began() -> None:
     live.end_request("cancelled")
     live.end("disposed")
     assert live.rules() == set()
-    live.append(ev.InboxAccepted, id="i9", kind="queued", content=[TextBlock("late")], source=USER)
+    live.append(ev.InboxAccepted(id="i9", kind="queued", content=[TextBlock("late")], source=USER))
     assert live.rules() == {"O13"}
 
 
@@ -150,9 +152,9 @@ def test_O13_nothing_after_the_agent_is_gone() -> None:
     live.turn()
     live.watch.status("disposed")
     live.watch.disposed()
-    live.append(ev.PluginFaulted, plugin="p", hook="agent_disposed", error=ev.Fault("E", "x"), action="contained")
+    live.append(ev.PluginFaulted(plugin="p", hook="agent_disposed", error=ev.Fault("E", "x"), action="contained"))
     assert live.rules() == set()
-    live.append(ev.Decision, turn=1, step=1, hook="h", outcome="stop")
+    live.append(ev.Decision(turn=1, step=1, hook="h", outcome="stop"))
     assert live.rules() == {"O13"}
 
 
@@ -279,7 +281,7 @@ def test_O16_a_request_that_the_log_does_not_give(members: dict[str, Any]) -> No
     state = live.session.state
     assert state.header is not None
     fields = {"attempt": 2, "header": state.header.seq, "messages": 1, "digest": "1" * 64, **members}
-    live.append(ev.RequestStart, turn=1, step=1, **fields)
+    live.append(ev.RequestStart(turn=1, step=1, **fields))
     live.end_request()
     live.answer(TextBlock("x"))
     live.end()
@@ -292,8 +294,8 @@ def test_C2_a_result_that_the_history_lost_is_found() -> None:
     live.end_request()
     live.answer(CallBlock("c1.1.1", "read", "{}"))
     where = {"turn": 1, "step": 1, "call_id": "c1.1.1"}
-    live.append(ev.ToolStarted, **where, attempt=1, effect="read_only")
-    live.append(ev.ToolResulted, **where, content=[TextBlock("real")], is_error=False)
+    live.append(ev.ToolStarted(**where, attempt=1, effect="read_only"))
+    live.append(ev.ToolResulted(**where, content=[TextBlock("real")], is_error=False))
     kept = live.watch._deep
     assert kept is not None
     message = kept.state.history.messages[-1]
@@ -315,9 +317,9 @@ def test_a_loaded_log_is_read_but_not_judged() -> None:
     watch = Watch(session)
     session.observe(watch)
     assert watch.finish() == []
-    session.append(ev.InboxAccepted, id="i7", kind="queued", content=[TextBlock("x")], source=USER)
+    session.append(ev.InboxAccepted(id="i7", kind="queued", content=[TextBlock("x")], source=USER))
     assert watch.finish() == []
-    session.append(ev.TurnStart, turn=2, trigger={"kind": "input", "ids": []})
+    session.append(ev.TurnStart(turn=2, trigger={"kind": "input", "ids": []}))
     assert {violation.rule for violation in watch.finish()} == {"O2"}
 
 

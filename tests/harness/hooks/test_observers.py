@@ -153,7 +153,7 @@ def test_L4_observers_that_answer_each_other_for_ever_come_to_an_end(run):
 def test_L4_an_illegal_append_inside_an_observer_is_its_plugins_fault(run):
     def session_event(session: Any, event: Any) -> None:
         if event.type == "turn/start":
-            session.append(ev.StepEnd, turn=1, step=1)
+            session.append(ev.StepEnd(turn=1, step=1))
 
     played = play(run, plugin("bad", session_event=session_event))
     assert played.result.ok and played.faults == [("bad", "session_event", "contained")]

@@ -35,7 +35,7 @@ def continued(found: Recovered, types: dict[str, EventType] | None = None) -> Se
     """What an open does with it: load, name the gaps, close (R1, R2)."""
     session = Session.load("s", found.events, found.lines, types)
     for gap in found.gaps:
-        session.append(ev.LogGap, after=gap.after, before=gap.before, skipped_bytes=gap.skipped_bytes)
+        session.append(ev.LogGap(after=gap.after, before=gap.before, skipped_bytes=gap.skipped_bytes))
     repair(session, set_aside_bytes=len(found.set_aside))
     return session
 
@@ -173,7 +173,7 @@ def test_case_D16_the_losing_writers_rows_are_dropped() -> None:
 def test_case_D15_what_append_accepts_is_read_again() -> None:
     """Empty ids and names, and every other accepted event, load: one codec writes and reads (L5)."""
     session = Session("s")
-    session.append(ev.SessionCreated, format=ev.FORMAT, session="", agent="")
+    session.append(ev.SessionCreated(format=ev.FORMAT, session="", agent=""))
     session.append_free("", {"": "", "n": 2**70, "deep": [[[{}]]]})
     found = recover(StoredLog(session.lines))
     assert found.events == session.events and found.lines == session.lines

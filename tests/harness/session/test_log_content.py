@@ -86,7 +86,7 @@ def test_L5_unknown_types_and_unknown_words_are_kept_opaque():
     again = Session.load("s", found.events, found.lines, dict(TYPES))
     assert type(again.events[-3]) is FreeEvent and type(again.events[-1]) is FreeEvent
     assert not again.state.turn_open and again.state.turn == 3, "structural members are read all the same"
-    again.append(ev.InboxAccepted, id="i9", kind="queued", content=HELLO, source=USER)
+    again.append(ev.InboxAccepted(id="i9", kind="queued", content=HELLO, source=USER))
     assert again.lines[: len(lines)] == lines
 
 
@@ -101,8 +101,8 @@ def test_L6_a_plugins_pairs_are_balanced_by_its_rule():
         held.append_free("job/open", {"job": "a"})
     with pytest.raises(InvariantViolation, match="O22"):
         held.append_free("job/close", {"job": "b"})
-    held.append(ev.InboxAccepted, id="i1", kind="queued", content=HELLO, source=USER)
-    held.append(ev.TurnStart, turn=1, trigger={})
+    held.append(ev.InboxAccepted(id="i1", kind="queued", content=HELLO, source=USER))
+    held.append(ev.TurnStart(turn=1, trigger={}))
     closed(held, ev.Reason("interrupted"))
     closing = next(event for event in held.events if event.type == "job/close")
     assert isinstance(closing, FreeEvent) and closing.fields == {"why": "closed", "job": "a", "plugin": "jobs"}
@@ -184,7 +184,7 @@ def test_L9_text_is_cleaned_at_the_border_and_counted(run):
 def test_L9_a_surrogate_that_reaches_append_is_refused_and_says_what_to_do():
     held = session()
     with pytest.raises(RefusedAtAppend, match="clean"):
-        held.append(ev.InboxAccepted, id="i1", kind="queued", content=[TextBlock("\ud800")], source=USER)
+        held.append(ev.InboxAccepted(id="i1", kind="queued", content=[TextBlock("\ud800")], source=USER))
     check_agrees(held)
 
 

@@ -81,9 +81,9 @@ def summarise(agent: AgentLike, number: int) -> None:
     last_input = max(i for i, message in enumerate(history.messages) if isinstance(message, UserMessage))
     name, span = f"k{number}", (history.seqs[0], history.seqs[last_input - 1])
     message = {"role": "user", "content": [{"type": "text", "text": f"summary {number}"}]}
-    session.append(CompactionStart, id=name, range=span)
-    session.append(CompactionSummary, id=name, range=span, message=message, tokens_before=2_000, tokens_after=10)
-    session.append(CompactionEnd, id=name, range=span, outcome="ok")
+    session.append(CompactionStart(id=name, range=span))
+    session.append(CompactionSummary(id=name, range=span, message=message, tokens_before=2_000, tokens_after=10))
+    session.append(CompactionEnd(id=name, range=span, outcome="ok"))
 
 
 @pytest.mark.parametrize("keep_recent", [1, 2, 3, 4, 7])

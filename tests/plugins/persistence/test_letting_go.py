@@ -30,7 +30,7 @@ PAGED: dict[str, Any] = {"long_bytes": 0, "page_bytes": 65_536}
 
 def grown(store: Any, count: int = 40) -> Session:
     session = Session("s")
-    session.append(ev.SessionCreated, format=ev.FORMAT, session="s", agent="main")
+    session.append(ev.SessionCreated(format=ev.FORMAT, session="s", agent="main"))
     session.writer = store.create("s", session.lines)
     grow(session, count)
     return session
@@ -78,11 +78,11 @@ def test_what_no_store_can_give_back_stays(tmp_path: Path) -> None:
 
 def test_an_open_turn_stays_in_memory(tmp_path: Path) -> None:
     session = grown(JsonlStore(tmp_path))
-    session.append(ev.TurnStart, turn=1, trigger={"kind": "continuation", "ids": []})
+    session.append(ev.TurnStart(turn=1, trigger={"kind": "continuation", "ids": []}))
     grow(session, 5)
     session.let_go(keep=0, long=0)
     assert isinstance(session.events, list)
-    session.append(ev.TurnEnd, turn=1, reason=ev.Reason("completed"), steps=0)
+    session.append(ev.TurnEnd(turn=1, reason=ev.Reason("completed"), steps=0))
     grow(session, 0)
     session.let_go(keep=0, long=0)
     assert isinstance(session.events, Pages) and session.events.recent[0].type == "turn/start"
@@ -189,19 +189,19 @@ store = JsonlStore(sys.argv[1])
 WRITE = """
 session, flusher = Session("s"), Flusher(frozenset())
 append = session.append
-append(ev.SessionCreated, format=ev.FORMAT, session="s", agent="main")
+append(ev.SessionCreated(format=ev.FORMAT, session="s", agent="main"))
 session.writer = store.create("s", session.lines)
 for turn in range(1, 111_112):
     said = [TextBlock(f"message {turn}")]
-    taken = append(ev.InboxAccepted, id=session.next_input(), kind="queued", content=said, source=USER)
-    append(ev.TurnStart, turn=turn, trigger={"kind": "input", "ids": [taken.id]})
-    append(ev.UserInput, turn=turn, id=taken.id, content=said, source=USER)
-    append(ev.StepStart, turn=turn, step=1)
-    append(ev.RequestStart, turn=turn, step=1, attempt=1, header=1, messages=1, digest="0" * 64)
-    append(ev.RequestEnd, turn=turn, step=1, attempt=1, outcome="ok", finish_reason="stop")
-    append(ev.AssistantAnswer, turn=turn, step=1, content=[TextBlock(f"answer {turn}")])
-    append(ev.StepEnd, turn=turn, step=1)
-    append(ev.TurnEnd, turn=turn, reason=ev.Reason("completed"), steps=1)
+    taken = append(ev.InboxAccepted(id=session.next_input(), kind="queued", content=said, source=USER))
+    append(ev.TurnStart(turn=turn, trigger={"kind": "input", "ids": [taken.id]}))
+    append(ev.UserInput(turn=turn, id=taken.id, content=said, source=USER))
+    append(ev.StepStart(turn=turn, step=1))
+    append(ev.RequestStart(turn=turn, step=1, attempt=1, header=1, messages=1, digest="0" * 64))
+    append(ev.RequestEnd(turn=turn, step=1, attempt=1, outcome="ok", finish_reason="stop"))
+    append(ev.AssistantAnswer(turn=turn, step=1, content=[TextBlock(f"answer {turn}")]))
+    append(ev.StepEnd(turn=turn, step=1))
+    append(ev.TurnEnd(turn=turn, reason=ev.Reason("completed"), steps=1))
     flusher.session_flush(session, "turn_end")
     if not turn % 10_000:
         session.writer.sync()

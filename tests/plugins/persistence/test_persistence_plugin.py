@@ -30,7 +30,7 @@ LINE = sample_lines(2)[1]
 
 def flushing(store: Store) -> Session:
     session = Session("s")
-    session.append(ev.SessionCreated, format=ev.FORMAT, session="s", agent="main")
+    session.append(ev.SessionCreated(format=ev.FORMAT, session="s", agent="main"))
     session.writer = store.create("s", session.lines)
     return session
 
