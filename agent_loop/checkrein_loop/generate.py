@@ -161,11 +161,14 @@ async def read(agent: LoopAgent, prepared: Prepared, assembler: Assembler, clock
     ended, chunks = False, 0
     try:
         async for chunk in stream:
-            if not chunks:
-                clock.first = perf_counter()
+            if not chunks & (UNBROKEN_CHUNKS - 1):
+                if chunks:
+                    await checkpoint()
+                else:
+                    clock.first = perf_counter()
             clock.chunks = chunks = chunks + 1
             # Most chunks are one more piece of a text: that is written out here, a call would cost as much again.
-            if chunk.__class__ is TextChunk and (pieces := texts.get(chunk.index)) is not None:
+            if type(chunk) is TextChunk and (pieces := texts.get(chunk.index)) is not None:
                 pieces.append(chunk.text)
             else:
                 push(chunk)
@@ -174,8 +177,6 @@ async def read(agent: LoopAgent, prepared: Prepared, assembler: Assembler, clock
                     buffer.chunk(len(events), turn, step, chunk)
             if observers is not None:
                 agent.hooks.observe(observers, agent.session, (agent, turn, step, chunk))
-            if not chunks & (UNBROKEN_CHUNKS - 1):
-                await checkpoint()
         ended = True
     finally:
         agent.streaming = None

@@ -39,14 +39,17 @@ def base_request(agent: LoopAgent, options: dict[str, Any]) -> tuple[Provider, R
     Raises:
         ConfigError, CredentialsError: the model cannot be used.
     """
-    provider, model = agent.resolve(options.get("model"))
-    history = agent.session.state.history
+    prompt, history = agent.prompt, agent.session.state.history
+    if options is not prompt.options:
+        prompt.begin(agent, options)
+    provider = prompt.provider
+    assert provider is not None
     return provider, Request(
-        model=model,
+        model=prompt.model,
         messages=history.view(),
-        system=agent.prompt.system(agent),
-        tools=agent.prompt.tools(agent),
-        settings=agent.settings(options),
+        system=prompt.system(agent),
+        tools=prompt.tools(agent),
+        settings=prompt.settings,
         provider=provider.name,
         seqs=history.seqs,
     )
@@ -88,16 +91,34 @@ async def prepare(agent: LoopAgent, turn: int, step: int, options: dict[str, Any
 
 
 class Prompt:
-    """An agent's system prompt and tool schemas with their ids, computed again only when they change."""
+    """What an agent's requests have in common, computed again only when it changes.
 
-    __slots__ = ("_system", "_tools", "_tool_key", "_last", "_head")
+    Attributes:
+        options: the options of the turn that `provider`, `model` and `settings` are of.
+    """
+
+    __slots__ = ("options", "provider", "model", "settings", "_system", "_tools", "_tool_key", "_last", "_head")
 
     def __init__(self) -> None:
+        self.options: dict[str, Any] | None = None
+        self.provider: Provider | None = None
+        self.model = ""
+        self.settings: dict[str, Any] = {}
         self._system: tuple[str, ...] | None = None
         self._tools: tuple[ToolSchema, ...] = ()
         self._tool_key: Any = None
-        self._last: Request | None = None
+        self._last: tuple[Any, ...] | None = None
         self._head = b""
+
+    def begin(self, agent: LoopAgent, options: dict[str, Any]) -> None:
+        """Take up a turn's options.
+
+        Raises:
+            ConfigError, CredentialsError: the model cannot be used.
+        """
+        self.provider, self.model = agent.resolve(options.get("model"))
+        self.settings = agent.settings(options)
+        self.options = options
 
     def system(self, agent: LoopAgent) -> tuple[str, ...]:
         """The prompt's parts now; the same tuple as before while nothing changed."""
@@ -119,8 +140,8 @@ class Prompt:
     def header(self, agent: LoopAgent, request: Request, turn: int, step: int) -> tuple[int, bytes]:
         """Log parts and header if they changed; return the header's seq and canonical bytes."""
         known = agent.session.state.header
-        last = self._last
-        if known is None or last is None or not _same_header(last, request):
+        now = (request.provider, request.model, request.system, request.tools, request.settings)
+        if known is None or now != self._last:
             parts = agent.harness.parts
             system = [parts.of(part).id for part in request.system]
             tools = [parts.of(schema).id for schema in request.tools]
@@ -128,7 +149,7 @@ class Prompt:
             if known is None or (known.provider, known.model, known.settings, known.system, known.tools) != fields:
                 known = self._log(agent, request, turn, step, fields)
             self._head = header_bytes(request, system, tools)
-            self._last = request
+            self._last = now
         return known.seq, self._head
 
     def _log(self, agent: LoopAgent, request: Request, turn: int, step: int, fields: Any) -> RequestHeader:
@@ -153,13 +174,3 @@ class Prompt:
                 tools=tools,
             )
         )
-
-
-def _same_header(a: Request, b: Request) -> bool:
-    return (
-        a.provider == b.provider
-        and a.model == b.model
-        and a.system is b.system
-        and a.tools is b.tools
-        and (a.settings is b.settings or a.settings == b.settings)
-    )

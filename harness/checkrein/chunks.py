@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any, TypeAlias
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from .errors import ProviderError
 from .messages import Usage
@@ -85,18 +85,15 @@ class FinishChunk(Struct, frozen=True, gc=False):
 Chunk: TypeAlias = TextChunk | ThinkingChunk | CallChunk | MetadataChunk | OpaqueChunk | UsageChunk | FinishChunk
 
 
-class Part:
+class Part(Struct):
     """One block of an answer while it is being assembled; `pieces` are joined once, at the end."""
 
-    __slots__ = ("kind", "pieces", "id", "name", "metadata", "data")
-
-    def __init__(self, kind: str) -> None:
-        self.kind = kind  # text, thinking, call, opaque
-        self.pieces: list[str] = []
-        self.id: str | None = None
-        self.name = ""
-        self.metadata: str | None = None
-        self.data: Any = None
+    kind: str  # text, thinking, call, opaque
+    pieces: list[str] = field(default_factory=list)
+    id: str | None = None
+    name: str = ""
+    metadata: str | None = None
+    data: Any = None
 
     def text(self) -> tuple[str, int]:
         """The joined text, cleaned (a surrogate pair split over chunks is joined here), and the count replaced."""

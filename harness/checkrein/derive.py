@@ -128,11 +128,11 @@ class History:
         calls: list[CallBlock] = []
         told = False
         for block in event.content:
-            if isinstance(block, TextBlock):
+            if type(block) is TextBlock:
                 if not block.text:
                     continue
                 told = True
-            elif isinstance(block, CallBlock):
+            elif type(block) is CallBlock:
                 if block.call_id in self._ids:
                     continue
                 self._ids[block.call_id] = None
@@ -140,7 +140,7 @@ class History:
                     block = CallBlock(block.call_id, block.name, "{}", block.provider_metadata)
                 calls.append(block)
                 told = True
-            elif isinstance(block, ThinkingBlock):
+            elif type(block) is ThinkingBlock:
                 text, metadata = thinking.get(block.index, ("", None))
                 if not text and metadata is None:
                     continue

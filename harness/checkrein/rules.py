@@ -46,7 +46,7 @@ def check(state: State, event: ev.AnyEvent) -> None:
     """
     if event.seq != state.next_seq:
         raise InvariantViolation("O1", f"expected seq {state.next_seq}, got {event.seq}")
-    in_step, strict, _ = STEPS[event.__class__]
+    in_step, strict, _ = STEPS[type(event)]
     if in_step:
         need_step(state, event)
     if strict is not None:
@@ -58,7 +58,7 @@ def apply(state: State, event: ev.AnyEvent) -> None:
     if event.seq != state.next_seq:
         abandon(state)  # a gap: what would have closed the open brackets is lost (R1)
     state.next_seq = event.seq + 1
-    _, _, fold = STEPS[event.__class__]
+    _, _, fold = STEPS[type(event)]
     if fold is not None:
         fold(state, event)
 
@@ -71,7 +71,7 @@ def fold_all(state: State, events: Iterable[ev.AnyEvent]) -> None:
         if seq != state.next_seq:
             abandon(state)
         state.next_seq = seq + 1
-        _, _, fold = steps[event.__class__]
+        _, _, fold = steps[type(event)]
         if fold is not None:
             fold(state, event)
 
@@ -109,7 +109,9 @@ def apply_accepted(state: State, event: ev.InboxAccepted) -> None:
         return
     number = event.id[1:]
     state.inputs = max(state.inputs + 1, int(number) if number.isdecimal() and len(number) < 19 else 0)
-    state.pending[event.id] = Pending(event)
+    state.pending[event.id] = Pending(
+        event.id, event.kind, event.content, event.source, event.own_turn, event.options or {}, event.seq
+    )
     if event.key is not None:
         state.keys.setdefault(event.key, event.id)
 
@@ -292,9 +294,12 @@ def apply_partial(state: State, event: ev.AssistantPartial) -> None:
 def check_answer(state: State, event: ev.AssistantAnswer) -> None:
     if state.request_open or state.answered or not state.request_ok:
         raise refuse("O6", event, "an answer stands behind a request that ended well, once a step")
-    ids = [block.call_id for block in event.content if type(block) is CallBlock]
-    if len(ids) > 1 and len(set(ids)) != len(ids):
-        raise refuse("O9", event, "a call id stands twice in the answer")
+    ids: set[str] = set()
+    for block in event.content:
+        if type(block) is CallBlock:
+            if block.call_id in ids:
+                raise refuse("O9", event, "a call id stands twice in the answer")
+            ids.add(block.call_id)
 
 
 def apply_answer(state: State, event: ev.AssistantAnswer) -> None:

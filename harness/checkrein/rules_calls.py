@@ -91,9 +91,11 @@ def apply_result(state: State, event: ev.ToolResulted) -> None:
     call.resulted = True
     if call.parent is not None:
         return
-    if event.call_id in state.due:
-        state.due.remove(event.call_id)
-    content = event.content
+    due, content = state.due, event.content
+    if due and due[0] == event.call_id:
+        del due[0]
+    elif event.call_id in due:
+        due.remove(event.call_id)
     if content is None:
         content = call.end.content if call.end is not None else [TextBlock("(its output is lost)")]
     state.history.result(event.seq, event.call_id, content, event.is_error, call.provider_id)

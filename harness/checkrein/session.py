@@ -174,7 +174,7 @@ class Session(Kept):
             body = fast_encode(event)
         except (TypeError, ValueError, RecursionError):
             body = encode(event)  # a FreeEvent; or it says in our words what is wrong
-        in_step, strict, fold = STEPS[event.__class__]
+        in_step, strict, fold = STEPS[type(event)]
         if in_step and (event.step != state.step or event.turn != state.turn or not state.step_open):  # type: ignore[union-attr]
             need_step(state, event)
         if strict is not None:

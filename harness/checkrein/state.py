@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
+from msgspec import Struct
+
 from . import events as ev
 from .derive import History
 from .errors import InvariantViolation
 from .eventtypes import Balance, EventType
-from .messages import Content, Usage
+from .messages import Content, Source, Usage
 
 __all__ = [
     "State",
@@ -25,33 +27,19 @@ __all__ = [
 ]
 
 
-class CallState:
+class CallState(Struct):
     """One call of the open step."""
 
-    __slots__ = (
-        "call_id",
-        "name",
-        "parent",
-        "called",
-        "begun",
-        "attempts",
-        "effectful",
-        "end",
-        "resulted",
-        "provider_id",
-    )
-
-    def __init__(self, call_id: str, name: str, parent: str | None = None) -> None:
-        self.call_id = call_id
-        self.name = name
-        self.parent = parent
-        self.called = False
-        self.begun = False
-        self.attempts = 0
-        self.effectful = False
-        self.end: ev.ToolEnded | None = None
-        self.resulted = False
-        self.provider_id: str | None = None
+    call_id: str
+    name: str
+    parent: str | None = None
+    called: bool = False
+    begun: bool = False
+    attempts: int = 0
+    effectful: bool = False
+    end: ev.ToolEnded | None = None
+    resulted: bool = False
+    provider_id: str | None = None
 
     @property
     def code(self) -> str:
@@ -59,19 +47,16 @@ class CallState:
         return "OUTCOME_UNKNOWN" if self.begun else "NOT_STARTED"
 
 
-class Pending:
+class Pending(Struct):
     """An accepted input that nothing has taken yet."""
 
-    __slots__ = ("id", "kind", "content", "source", "own_turn", "options", "seq")
-
-    def __init__(self, event: ev.InboxAccepted) -> None:
-        self.id = event.id
-        self.kind = event.kind
-        self.content: Content = event.content
-        self.source = event.source
-        self.own_turn = event.own_turn
-        self.options = event.options or {}
-        self.seq = event.seq
+    id: str
+    kind: str
+    content: Content
+    source: Source
+    own_turn: bool
+    options: dict[str, Any]
+    seq: int
 
 
 class State:
