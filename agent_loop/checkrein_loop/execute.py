@@ -265,17 +265,14 @@ def _any_vote(vote: Any) -> None:
     """Every Deny, Ask and Allow counts."""
 
 
-class _Watched:
+class _Watched(Struct, eq=False):
     """Awaits a coroutine and reports each step of it that holds the event loop longer than BLOCKED_S."""
 
-    __slots__ = ("_inner", "_report")
-
-    def __init__(self, inner: Awaitable[Any], report: Callable[[float], None]) -> None:
-        self._inner = inner
-        self._report = report
+    inner: Awaitable[Any]
+    report: Callable[[float], None]
 
     def __await__(self) -> Generator[Any, Any, Any]:
-        steps = self._inner.__await__()
+        steps = self.inner.__await__()
         send = getattr(steps, "send", None) or (lambda _: next(steps))
         sent: Any = None
         error: BaseException | None = None
@@ -291,7 +288,7 @@ class _Watched:
                 return stop.value
             finally:
                 if (held := perf_counter() - began) > BLOCKED_S:
-                    self._report(held)
+                    self.report(held)
             try:
                 sent = yield out
             except BaseException as exc:

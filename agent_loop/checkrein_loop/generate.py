@@ -73,7 +73,7 @@ async def generate(agent: LoopAgent, turn: int, step: int, options: dict[str, An
                 step=step,
                 attempt=attempt,
                 header=prepared.header,
-                messages=len(prepared.request.messages),
+                messages=prepared.messages,
                 digest=prepared.digest,
                 edits=prepared.edits,
             )

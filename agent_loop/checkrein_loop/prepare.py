@@ -29,6 +29,7 @@ class Prepared(Struct):
     provider: Provider
     request: Request
     header: int
+    messages: int
     digest: str
     edits: dict[str, Any] | None
 
@@ -87,7 +88,7 @@ async def prepare(agent: LoopAgent, turn: int, step: int, options: dict[str, Any
         None if edits is None else (edits.get("marker"), *edits.get("drop", ())),
         incremental=edits is None or "drop" in edits,
     )
-    return Prepared(provider, request, header, digest, edits)
+    return Prepared(provider, request, header, n, digest, edits)
 
 
 class Prompt:
@@ -131,7 +132,7 @@ class Prompt:
 
     def tools(self, agent: LoopAgent) -> tuple[ToolSchema, ...]:
         """The schemas of the agent's tools; the same tuple as before while nothing changed."""
-        chosen = agent.tools()
+        chosen = agent.harness.tools.for_agent(agent.spec.tools)
         if chosen is not self._tool_key:
             self._tool_key = chosen
             self._tools = tuple(tool.schema for tool in chosen)

@@ -5,10 +5,11 @@ from __future__ import annotations
 import inspect
 import re
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeAlias, TypeVar
 
 import msgspec
-from msgspec import UNSET
+from msgspec import UNSET, Struct
 from msgspec.structs import asdict
 
 from .errors import ConfigError, InvalidArguments, NotPlainJSON, ToolError
@@ -37,7 +38,7 @@ R = TypeVar("R")
 Reconcile: TypeAlias = "Callable[[dict[str, Any]], Outcome | Awaitable[Outcome | None] | None]"
 
 
-class ToolContext:
+class ToolContext(Struct, eq=False):
     """What a tool may know about its call: the value of a parameter annotated ToolContext (X8).
 
     Attributes:
@@ -49,31 +50,15 @@ class ToolContext:
         deadline: when the call times out, in seconds of `time.monotonic()`; None if never.
     """
 
-    __slots__ = (
-        *("_cancelled", "_on_call", "_on_progress"),
-        *("agent", "attempt", "call_id", "deadline", "session", "workspace"),
-    )
-
-    def __init__(
-        self,
-        agent: AgentLike,
-        session: Session,
-        call_id: str,
-        attempt: int,
-        workspace: Path,
-        deadline: float | None = None,
-        on_progress: Callable[[str], object] | None = None,
-        on_call: Callable[[str, dict[str, Any]], Awaitable[Outcome]] | None = None,
-    ) -> None:
-        self.agent = agent
-        self.session = session
-        self.call_id = call_id
-        self.attempt = attempt
-        self.workspace = workspace
-        self.deadline = deadline
-        self._on_progress = on_progress
-        self._on_call = on_call
-        self._cancelled = False
+    agent: AgentLike
+    session: Session
+    call_id: str
+    attempt: int
+    workspace: Path
+    deadline: float | None = None
+    _on_progress: Callable[[str], object] | None = None
+    _on_call: Callable[[str, dict[str, Any]], Awaitable[Outcome]] | None = None
+    _cancelled: bool = False
 
     def progress(self, text: str) -> None:
         """Show a line of progress; never logged, and nothing happens once the call was given up.
@@ -290,9 +275,7 @@ class FunctionTool(Tool, Generic[P, R]):
         self._model = model = signature.model
         # str_keys costs a microsecond a call: only where a mapping has keys that are no str.
         self._check: Callable[[dict[str, Any]], Any] = (
-            (lambda arguments: _convert(arguments, model, str_keys=True))
-            if signature.other_keys
-            else (lambda arguments: _convert(arguments, model))
+            partial(_convert, type=model, str_keys=True) if signature.other_keys else partial(_convert, type=model)
         )
         self._verbatim = signature.verbatim
 
