@@ -45,7 +45,8 @@ __all__ = ["generate", "Generated"]
 
 CLOSE_STREAM_S = 5.0
 MAX_ATTEMPTS = 20
-UNBROKEN_CHUNKS = 256  # a power of two: after so many the other agents have their turn, if nothing suspended
+UNBROKEN_CHUNKS = 256  # after so many the other agents have their turn, if nothing suspended
+_EVERY = UNBROKEN_CHUNKS - 1  # as a mask: a power of two less one
 
 
 class Generated(Struct):
@@ -119,7 +120,7 @@ async def stream(
         What was assembled, and the error if the attempt failed.
     """
     assembler = Assembler()
-    clock = _Clock(agent, turn, step, attempt)
+    clock = _Clock(agent, turn, step, attempt, assembler)
     try:
         await read(agent, prepared, assembler, clock)
         if agent.task is not None and agent.task.cancelling() and (left := await stray()) is not None:
@@ -161,12 +162,12 @@ async def read(agent: LoopAgent, prepared: Prepared, assembler: Assembler, clock
     ended, chunks = False, 0
     try:
         async for chunk in stream:
-            if not chunks & (UNBROKEN_CHUNKS - 1):
+            if not chunks & _EVERY:
                 if chunks:
                     await checkpoint()
                 else:
                     clock.first = perf_counter()
-            clock.chunks = chunks = chunks + 1
+            chunks += 1
             # Most chunks are one more piece of a text: that is written out here, a call would cost as much again.
             if type(chunk) is TextChunk and (pieces := texts.get(chunk.index)) is not None:
                 pieces.append(chunk.text)
@@ -209,9 +210,13 @@ class _Clock(Struct):
     turn: int
     step: int
     attempt: int
+    assembler: Assembler
     began: float = msgspec.field(default_factory=perf_counter)
     first: float | None = None
-    chunks: int = 0
+
+    def progress(self) -> int:
+        """How much has come of the answer; only ever more."""
+        return sum(len(part.pieces) for part in self.assembler.parts.values()) + len(self.assembler.parts)
 
 
 def record(clock: _Clock, assembler: Assembler, outcome: str, error: ProviderError | None) -> None:

@@ -30,9 +30,10 @@ async def idle_watch(harness: Harness) -> None:
             if clock is None:
                 continue
             before = seen.get(agent.id)
-            still = before is not None and before[0] is clock and before[1] == clock.chunks
+            progress = clock.progress()
+            still = before is not None and before[0] is clock and before[1] == progress
             quiet = before[2] + 1 if still and before is not None else 0
-            current[agent.id] = (clock, clock.chunks, quiet)
+            current[agent.id] = (clock, progress, quiet)
             if quiet >= 4:
                 text = f"the model's stream brought nothing for {idle_s:g} s (limits.stream_idle_s)"
                 agent.fail(Reason("error", error="timeout", code="IDLE", message=text))  # type: ignore[attr-defined]

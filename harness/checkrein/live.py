@@ -146,11 +146,18 @@ class Buffer:
 
     def chunk(self, events: int, turn: int, step: int, chunk: Chunk) -> None:
         """Add a provider's chunk, if a consumer has a use for it."""
-        kind = type(chunk)
-        if kind is TextChunk:
-            self.push(events, TextDelta(turn, step, chunk.index, chunk.text))  # type: ignore[union-attr, arg-type]
-        elif kind is ThinkingChunk:
-            self.push(events, ThinkingDelta(turn, step, chunk.index, chunk.text))  # type: ignore[union-attr, arg-type]
+        delta: Delta
+        if type(chunk) is TextChunk:
+            delta = TextDelta(turn, step, chunk.index, chunk.text)
+        elif type(chunk) is ThinkingChunk:
+            delta = ThinkingDelta(turn, step, chunk.index, chunk.text)
+        else:
+            return
+        if len(self.items) >= self.limit:  # as push, written out: every chunk comes here
+            self._join()
+        self.items.append((events, delta))
+        if self._wake is not None:
+            self.wake()
 
     def _join(self) -> None:
         """Join the deltas of one block; a delta may then stand before events that came in between."""
@@ -268,7 +275,6 @@ class TurnStream:
     async def __anext__(self) -> Live:
         buffer = self._buffer
         while True:
-            events = self._agent.session.events  # another object once the session has grown long
             if buffer.items:
                 mark, delta = buffer.items[0]
                 if self._next >= mark:
@@ -278,6 +284,7 @@ class TurnStream:
                     continue
             if self._ended is not None:
                 raise StopAsyncIteration
+            events = self._agent.session.events  # another object once the session has grown long
             if self._next < len(events):
                 self._next += 1
                 if self._is_mine(event := events[self._next - 1]):
