@@ -23,7 +23,10 @@ __all__ = ["Digester", "Parts", "part_id", "rebuild", "edits_of", "apply_edits"]
 
 MAX_PARTS = 10_000
 
-_encode = msgspec.json.Encoder(order="sorted").encode
+_AT_ONCE = 256
+
+_canonical = msgspec.json.Encoder(order="sorted")
+_encode, _encode_lines = _canonical.encode, _canonical.encode_lines
 
 
 def part_id(content: Any) -> str:
@@ -88,8 +91,8 @@ class Digester:
         if not incremental or epoch != self._epoch or key != self._key or n < self._done:
             self._epoch, self._key, self._hash, self._done = epoch, key, sha256(), 0
         chain = self._hash
-        for message in messages[self._done : n]:
-            chain.update(_encode(message) + b"\n")
+        for first in range(self._done, n, _AT_ONCE):
+            chain.update(_encode_lines(messages[first : min(n, first + _AT_ONCE)]))
         self._done = n
         whole = chain.copy()
         whole.update(header)
