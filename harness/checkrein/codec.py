@@ -159,9 +159,12 @@ def decode_body(body: bytes) -> AnyEvent:
         DamagedLine: it is no event.
     """
     try:
-        return _known().decode(body)
+        event = _known().decode(body)
     except (msgspec.DecodeError, UnicodeError, RecursionError):
         return _free(body)
+    if event.seq < 0:
+        raise DamagedLine("the line is no event: it lacks seq")
+    return event
 
 
 def _free(body: bytes) -> FreeEvent:

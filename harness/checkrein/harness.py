@@ -216,11 +216,7 @@ class Harness:
         self._equip(session)
         session.append(
             ev.SessionCreated(
-                format=ev.FORMAT,
-                session=session.id,
-                agent=spec.id,
-                cwd=str(self.workspace),
-                **self._facts,
+                format=ev.FORMAT, session=session.id, agent=spec.id, cwd=str(self.workspace), **self._facts
             )
         )
         return await self._admit(spec, session)

@@ -15,7 +15,7 @@ from checkrein import Agent, Harness, hookimpl, tool
 from checkrein import events as ev
 from checkrein.agents import AgentSpec
 from checkrein.closing import closed
-from checkrein.codec import encode, seal
+from checkrein.codec import DamagedLine, decode, encode, seal
 from checkrein.errors import InvariantViolation, RefusedAtAppend
 from checkrein.events import FreeEvent
 from checkrein.messages import USER, CallBlock, TextBlock
@@ -32,6 +32,29 @@ def test_L5_whatever_append_accepted_loads_byte_for_byte():
     found = recover_lines(held.lines)
     assert found.events == held.events and found.lines == held.lines and not found.gaps
     assert [seal(encode(event)) for event in found.events] == held.lines
+
+
+def test_L1_L2_an_event_gets_its_place_when_it_is_appended_and_never_another():
+    held = session()
+    event = ev.InboxAccepted(id="i1", kind="queued", content=HELLO, source=USER)
+    assert (event.seq, event.time) == (-1, 0)
+    assert held.append(event) is event and held.events[-1] is event
+    assert event.seq == len(held.events) - 1 and event.time > 0
+    for refused in (event, ev.InboxDiscarded(7, 1, id="i1", reason="x")):  # one of this log, and one of another
+        with pytest.raises(RefusedAtAppend, match="without seq, or seq 2"):
+            held.append(refused)
+    check_agrees(held)
+    held.append(ev.InboxDiscarded(2, 1, id="i1", reason="x"))  # as a replay does: its own seq and time
+    assert held.events[-1].time == 1
+    check_agrees(held)
+
+
+@pytest.mark.parametrize("body", [b'{"type":"step/start","time":5,"turn":1,"step":1}', b'{"type":"x/y","time":5}'])
+def test_L5_a_line_without_seq_is_damage_and_no_event(body):
+    with pytest.raises(DamagedLine, match="lacks"):
+        decode(seal(body))
+    found = recover_lines([seal(body), *session().lines])
+    assert [event.seq for event in found.events] == [0] and found.skipped_bytes
 
 
 def recover_lines(lines: list[bytes]) -> Any:
