@@ -7,6 +7,7 @@ raises refuses the call, or withholds the result of a tool that has run.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from math import inf
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -14,7 +15,7 @@ import anyio
 
 from .calls import Call, Outcome, error_outcome
 from .errors import AlreadyBegun, PluginFault
-from .owner import absorb, ours, stray
+from .owner import Suspending, absorb, ours, stray
 from .wrapping import Wraps, wrapped
 
 if TYPE_CHECKING:
@@ -85,6 +86,7 @@ class _Stage:
         "open",
         "asked",
         "proceeding",
+        "waits",
     )
 
     def __init__(
@@ -113,6 +115,7 @@ class _Stage:
         self.open = True
         self.asked = 0
         self.proceeding = 0
+        self.waits = False  # whether something suspended since the clock stands still, or it ran before
 
     async def run(self) -> Outcome:
         impl = self.chain.impls[self.index]
@@ -142,9 +145,16 @@ class _Stage:
     async def _within(self, answer: Awaitable[Outcome]) -> Outcome:
         if self.left is None:
             return await answer
-        with anyio.CancelScope(deadline=anyio.current_time() + self.left) as self.scope:
-            return await answer
+        with anyio.CancelScope() as self.scope:
+            return await Suspending(answer, self._suspends)
         raise TimeoutError(f"no answer within {self.chain.deadline_s:g} s of its own time")
+
+    def _suspends(self) -> None:
+        """Set the deadline, unless it is set or its clock stands still."""
+        if self.proceeding:
+            self.waits = True
+        elif self.scope is not None and self.scope.deadline == inf:
+            self.scope.deadline = anyio.current_time() + (self.left or 0.0)
 
     async def proceed(self, call: Call) -> Outcome:
         """Run the rest of the chain; the deadline's clock stops meanwhile."""
@@ -163,14 +173,16 @@ class _Stage:
         if scope is None:
             return await self.next(self.index + 1, call, changed)
         if not self.proceeding:
-            self.left = scope.deadline - anyio.current_time()
-            scope.deadline = float("inf")
+            self.waits = scope.deadline != inf
+            if self.waits:
+                self.left = scope.deadline - anyio.current_time()
+                scope.deadline = inf
         self.proceeding += 1
         try:
             return await self.next(self.index + 1, call, changed)
         finally:
             self.proceeding -= 1
-            if not self.proceeding:
+            if not self.proceeding and self.waits:  # the hook itself may be suspended already, in another task
                 scope.deadline = anyio.current_time() + (self.left or 0.0)
 
 

@@ -6,14 +6,29 @@ nothing that happens to a waiter reaches a driver.
 
 from __future__ import annotations
 
+import math
 import sys
-from collections.abc import Awaitable, Callable, Coroutine
-from typing import Any, Protocol, TypeVar
+from collections.abc import Awaitable, Callable, Coroutine, Generator
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 import anyio
-from anyio.abc import TaskGroup
+from msgspec import Struct
 
-__all__ = ["Owner", "TaskStarter", "backend", "ours", "absorb", "native_task", "stray", "unwrapped", "within"]
+if TYPE_CHECKING:
+    from anyio.abc import TaskGroup
+
+__all__ = [
+    "Owner",
+    "TaskStarter",
+    "backend",
+    "ours",
+    "absorb",
+    "native_task",
+    "stray",
+    "unwrapped",
+    "within",
+    "Suspending",
+]
 
 
 T = TypeVar("T")
@@ -185,6 +200,45 @@ async def within(answer: Awaitable[T], deadline_s: float | None) -> T:
 
 
 async def _in_time(answer: Awaitable[T], deadline_s: float) -> T:
-    with anyio.CancelScope(deadline=anyio.current_time() + deadline_s):
-        return await answer
+    with anyio.CancelScope() as scope:
+
+        def suspends() -> None:
+            if scope.deadline == math.inf:
+                scope.deadline = anyio.current_time() + deadline_s
+
+        return await Suspending(answer, suspends)
     raise TimeoutError(f"no answer within {deadline_s:g} s")
+
+
+class Suspending(Struct, Generic[T], eq=False):
+    """Awaits something and calls `suspends` each time it suspends.
+
+    A deadline is set only then: most answers come without suspending, and a timer costs more than the answer.
+    """
+
+    inner: Awaitable[T]
+    suspends: Callable[[], None]
+
+    def __await__(self) -> Generator[Any, Any, T]:
+        steps = self.inner.__await__() if hasattr(self.inner, "__await__") else _plain(self.inner).__await__()
+        send = getattr(steps, "send", None) or (lambda _: next(steps))
+        sent: Any = None
+        error: BaseException | None = None
+        while True:
+            try:
+                if error is not None:
+                    thrown, error = error, None
+                    out = steps.throw(thrown)
+                else:
+                    out = send(sent)
+            except StopIteration as stop:
+                return stop.value  # type: ignore[no-any-return]
+            self.suspends()
+            try:
+                sent = yield out
+            except BaseException as exc:
+                error = exc
+
+
+async def _plain(answer: Awaitable[T]) -> T:
+    return await answer  # a generator that types.coroutine marked: only `await` itself knows how
