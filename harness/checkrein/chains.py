@@ -14,18 +14,33 @@ class Impl:
 
     Attributes:
         plugin: the plugin's name.
+        wrapper: whether it is one around the others.
         call: takes every argument of the specification and passes on those the plugin asked for.
         is_async: whether the plugin wrote `async def`.
         calls, time_s, changes, faults: the account (H7).
     """
 
-    __slots__ = ("plugin", "hook", "kind", "call", "is_async", "calls", "time_s", "changes", "faults", "recent", "off")
+    __slots__ = (
+        "plugin",
+        "hook",
+        "kind",
+        "wrapper",
+        "call",
+        "is_async",
+        "calls",
+        "time_s",
+        "changes",
+        "faults",
+        "recent",
+        "off",
+    )
 
     def __init__(
         self,
         plugin: str,
         hook: str,
         kind: str,
+        wrapper: bool,
         function: Callable[..., Any],
         wanted: tuple[str, ...],
         names: tuple[str, ...],
@@ -33,6 +48,7 @@ class Impl:
         self.plugin = plugin
         self.hook = hook
         self.kind = kind
+        self.wrapper = wrapper
         self.call = _adapter(function, wanted, names)
         self.is_async = iscoroutinefunction(function)
         self.calls = self.changes = self.faults = 0

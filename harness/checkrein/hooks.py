@@ -93,7 +93,7 @@ class Hooks:
         key = (each.plugin_name, hook, each.wrapper)
         known = self._impls.get(key)
         if known is None:
-            known = Impl(each.plugin_name, hook, kind, each.function, tuple(each.argnames), names)
+            known = Impl(each.plugin_name, hook, kind, each.wrapper, each.function, tuple(each.argnames), names)
             self._impls[key] = known
         return known
 

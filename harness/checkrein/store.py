@@ -18,7 +18,17 @@ from .errors import StoreError
 if TYPE_CHECKING:
     from .log import Page
 
-__all__ = ["Store", "SessionInfo", "StoredLog", "Writer", "Rereading", "check_session_id", "check_lines", "flush"]
+__all__ = [
+    "Store",
+    "SessionInfo",
+    "StoredLog",
+    "Writer",
+    "Rereading",
+    "Accounting",
+    "check_session_id",
+    "check_lines",
+    "flush",
+]
 
 _ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}(?<!\.)")
 
@@ -202,5 +212,26 @@ class Store(Protocol):
 
         Raises:
             StoreError: there is none, it does not match its hash, or `sha256` is none.
+        """
+        ...
+
+
+@runtime_checkable
+class Accounting(Store, Protocol):
+    """A store that also keeps what the hooks of the last run cost, beside its sessions; no store must."""
+
+    def put_accounts(self, data: bytes) -> None:
+        """Keep these bytes in the place of the last ones, whole or not at all; they may be lost on power loss.
+
+        Raises:
+            OSError: what was kept before is kept still.
+        """
+        ...
+
+    def accounts(self, most: int) -> bytes | None:
+        """Return what was kept, its first `most` bytes if there are more; None if nothing was.
+
+        Raises:
+            OSError: it cannot be read.
         """
         ...

@@ -2,6 +2,7 @@
 
 .checkrein/.gitignore                 *
 .checkrein/index.json                 what a listing needs; can be deleted without loss
+.checkrein/hooks.json                 what the hooks of the last run cost; can be deleted without loss
 .checkrein/sessions/<id>/log.jsonl    the log; locked while it is written
 .checkrein/sessions/<id>/log.torn     torn tails that were set aside, one a line
 .checkrein/sessions/<id>/owner.json   who writes it, or did last
@@ -10,6 +11,7 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import os
 import socket
@@ -68,6 +70,7 @@ class JsonlStore:
         self._long_bytes = long_bytes
         self._page_bytes = page_bytes
         self._sessions = self.folder / "sessions"
+        self._accounts = self.folder / "hooks.json"
         self._owner = owner
         self._ops = ops or FileOps()
         self._writers: WeakValueDictionary[str, JsonlWriter] = WeakValueDictionary()
@@ -188,6 +191,18 @@ class JsonlStore:
             raise StoreError(f"the blob at {path} is damaged: its SHA-256 is not its name; put it again")
         return data
 
+    def put_accounts(self, data: bytes) -> None:
+        """Keep what the hooks of the last run cost; see Accounting."""
+        self._replace(self._accounts, data)
+
+    def accounts(self, most: int) -> bytes | None:
+        """Return what the hooks of the last run cost; see Accounting."""
+        if not self._accounts.exists():
+            return None
+        if not self._accounts.is_file():  # reading a pipe or a device might never end
+            raise OSError(errno.EINVAL, "expected a file", str(self._accounts))
+        return self._ops.read(self._accounts, 0, most)
+
     def _parsed(self, log: Path) -> tuple[StoredLog, tuple[int, bool]]:
         """The log as it stands, where its whole lines end, and whether the last of them lacks its newline."""
         data = self._ops.read(log, 0, self._long_bytes + 1)
@@ -224,9 +239,7 @@ class JsonlStore:
         self._ops.mkdir(folder)
         ignore = self.folder / ".gitignore"
         if not ignore.exists():
-            temporary = ignore.with_name(f".gitignore.{_unique()}")
-            self._write_new(temporary, b"*\n", durable=False)
-            self._ops.rename(temporary, ignore)
+            self._replace(ignore, b"*\n")
 
     # --- files -----------------------------------------------------------------------------------------
 
@@ -271,6 +284,16 @@ class JsonlStore:
             raise
         self._ops.close(fd)
 
+    def _replace(self, path: Path, data: bytes) -> None:
+        """Put a small file in its place in one piece; the next sync of a log does not wait for it."""
+        temporary = path.with_name(f".{path.name.removeprefix('.')}.{_unique()}")
+        self._write_new(temporary, data, durable=False)
+        try:
+            self._ops.rename(temporary, path)
+        except OSError:
+            self._forget(temporary)
+            raise
+
     def _forget(self, path: Path) -> None:
         try:
             self._ops.unlink(path)
@@ -290,12 +313,10 @@ class JsonlStore:
         record = {"pid": os.getpid(), "host": socket.gethostname(), "time": int(time.time() * 1000)}
         if self._owner:
             record["owner"] = self._owner
-        temporary = folder / f".owner.{_unique()}"
         try:
-            self._write_new(temporary, msgspec.json.encode(record), durable=False)
-            self._ops.rename(temporary, folder / "owner.json")
+            self._replace(folder / "owner.json", msgspec.json.encode(record))
         except OSError:
-            self._forget(temporary)
+            pass
 
     def _locked(self, session_id: str, folder: Path) -> str:
         try:

@@ -37,6 +37,7 @@ Enter          send; while a turn runs, steer it
 Ctrl-C         cancel the turn; once more while it does not stop: leave at once
 /status        session, model, what is pending, what was used
 /model         which model answers
+/hooks         each hook, its plugins, and what they cost so far
 /help          this
 /quit, Ctrl-D  end"""
 
@@ -291,7 +292,7 @@ class Chat:
 
         running = agent.status == "running"
         command, _, rest = text.partition(" ")
-        tell = {"/help": lambda _: HELP, "/status": _status, "/model": _model}.get(command)
+        tell = {"/help": lambda _: HELP, "/status": _status, "/model": _model, "/hooks": _hooks}.get(command)
         if tell is not None:
             self._streams.note(tell(agent))
             return
@@ -299,7 +300,7 @@ class Chat:
         if queued:
             text = (rest if command == "/queue" else text[1:]).strip()
         elif text.startswith("/"):
-            self._streams.note(f"expected one of /help, /status, /model, /queue, /quit; got {brief(command)}")
+            self._streams.note(f"expected one of /help, /status, /model, /hooks, /queue, /quit; got {brief(command)}")
             return
         try:
             receipt = agent.send(text) if queued else agent.steer(text)
@@ -334,6 +335,14 @@ def _status(agent: AgentLike) -> str:
 def _model(agent: AgentLike) -> str:
     provider, model = agent.harness.providers.resolve(agent.spec.model)
     return f"model {provider.name}:{model}"
+
+
+def _hooks(agent: AgentLike) -> str:
+    from .plugins import hook_rows, hook_table
+
+    harness = agent.harness
+    deadlines = harness.config.limits.deadlines()
+    return hook_table(hook_rows(harness.plugins, accounts=harness.hooks.accounts(), deadlines=deadlines))
 
 
 def _modes() -> Any:

@@ -10,7 +10,7 @@ from typing import Any
 import click
 
 from . import printable
-from .options import config_options, load
+from .options import config_options, load, loaded_harness
 
 __all__ = ["config"]
 
@@ -29,10 +29,8 @@ def config() -> None:
 @click.option("--no-plugin", multiple=True, metavar="NAME", help="Do not load this plugin.")
 def check(path: str | None, no_plugin: tuple[str, ...]) -> None:
     """Check PATH, or what would be in force here, the plugins' tables too."""
-    from checkrein.harness import Harness
-
-    harness = Harness(path, overrides={"plugins": {"block": list(no_plugin)}} if no_plugin else None)
-    reports = harness.load()
+    harness = loaded_harness(path, no_plugin)
+    reports = harness.plugins.reports
     for report in reports:
         if report.state == "skipped":
             _warn(f"plugin {report.name!r} is skipped: {report.problem}")

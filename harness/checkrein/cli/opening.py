@@ -1,4 +1,4 @@
-"""What `run` and `chat` share: their options, opening a harness and the agent that was asked for, the last line.
+"""What `run` and `chat` share: their options, opening a harness with the agent that was asked for, and what they leave.
 
 A session is chosen by `--resume` (its id, or the beginning of it) or `--continue` (the latest one of this
 folder). Without a key and without any config file the demo model answers, and says so.
@@ -74,6 +74,8 @@ def agent_options(command: F) -> F:
 async def opened(wanted: Wanted, streams: Streams, approver: TerminalApprover | None = None) -> AsyncIterator[Opened]:
     """Open a harness as the options and the config say, with the agent in its session.
 
+    Where something was said and stored, what the hooks cost is kept behind it.
+
     Args:
         wanted: the options.
         streams: where a notice goes.
@@ -111,6 +113,12 @@ async def opened(wanted: Wanted, streams: Streams, approver: TerminalApprover | 
             agent = await harness.resume(session_id, spec=_spec(harness.specs, wanted) if wanted.agent else None)
             start = agent.session.writer.taken if agent.session.writer is not None else 0
         yield Opened(harness, agent, start)
+        writer = agent.session.writer
+        stored = writer is not None and writer.taken > start
+    if stored:
+        from .accounts import keep_run
+
+        keep_run(harness, agent.session.id)
 
 
 def _harness(wanted: Wanted, approver: TerminalApprover | None, model: str | None = None) -> Harness:

@@ -9,9 +9,10 @@ import click
 
 if TYPE_CHECKING:
     from checkrein.config import LoadedConfig
+    from checkrein.harness import Harness
     from checkrein.plugins import PluginManager
 
-__all__ = ["config_options", "load", "manager_of"]
+__all__ = ["config_options", "load", "loaded_harness", "manager_of"]
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -52,3 +53,20 @@ def manager_of(loaded: LoadedConfig) -> PluginManager:
     from checkrein.plugins import PluginManager
 
     return PluginManager(loaded.config.plugins, origins=loaded.origins)
+
+
+def loaded_harness(config_path: str | None, no_plugin: Sequence[str]) -> Harness:
+    """Return a harness with its plugins and what they bring; nothing is started.
+
+    Args:
+        config_path: of `--config`.
+        no_plugin: of `--no-plugin`.
+
+    Raises:
+        ConfigError, PluginError: it could not be started either.
+    """
+    from checkrein.harness import Harness
+
+    harness = Harness(config_path, overrides={"plugins": {"block": list(no_plugin)}} if no_plugin else None)
+    harness.load()
+    return harness

@@ -5,17 +5,22 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import click
 import msgspec
 
-from .options import config_options, load, manager_of
+from .options import config_options, load, loaded_harness, manager_of
 
 if TYPE_CHECKING:
+    from pluggy import HookImpl
+
+    from checkrein.hooks import Impl
     from checkrein.plugins import PluginManager, PluginReport
 
-__all__ = ["Account", "hook_rows", "plugins"]
+    from .accounts import Account
+
+__all__ = ["hook_rows", "hook_table", "plugins"]
 
 MISSING_ON_WINDOWS = (
     "folder and file modes (0700, 0600)",
@@ -24,80 +29,81 @@ MISSING_ON_WINDOWS = (
 )
 
 
-class Account(Protocol):
-    """What the dispatcher counts per implementation (H7).
-
-    Attributes:
-        plugin: the plugin's name.
-        hook: the hook's name.
-        calls: how often it was called.
-        time_s: seconds spent in it.
-        faults: how often it failed.
-        changes: how often it changed something.
-    """
-
-    plugin: str
-    hook: str
-    calls: int
-    time_s: float
-    faults: int
-    changes: int
-
-
 @click.command()
 @config_options
 @click.option("--load", "loading", is_flag=True, help="Load them, and say what goes wrong.")
-@click.option("--hooks", "hooks", is_flag=True, help="Load them, and list each hook with its implementations.")
+@click.option("--hooks", "hooks", is_flag=True, help="Load them, and list each hook, and what the last run counted.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def plugins(config_path: str | None, no_plugin: tuple[str, ...], loading: bool, hooks: bool, as_json: bool) -> None:
     """List plugins and hooks. Without --load and --hooks no plugin is imported."""
-    loaded = load(config_path, no_plugin)
-    manager = manager_of(loaded)
-    agents = loaded.config.agent_specs()
-    reports = manager.load(agents) if loading or hooks else manager.survey(agents)
-    rows = hook_rows(manager, deadlines=loaded.config.limits.deadlines()) if hooks else None
+    found: dict[str, Any] = {}
+    if hooks:
+        reports, found = _with_hooks(config_path, no_plugin)
+    else:
+        loaded = load(config_path, no_plugin)
+        manager, agents = manager_of(loaded), loaded.config.agent_specs()
+        reports = manager.load(agents) if loading else manager.survey(agents)
     if as_json:
-        document: dict[str, Any] = {
-            "plugins": [msgspec.structs.asdict(each) for each in reports],
-            "missing": _missing(),
-        }
-        click.echo(json.dumps(document if rows is None else {**document, "hooks": rows}, indent=2))
+        listed = [msgspec.structs.asdict(each) for each in reports]
+        click.echo(json.dumps({"plugins": listed, "missing": _missing(), **found}, indent=2))
         return
     click.echo(_table([_report_row(each) for each in reports], ("plugin", "from", "state", "hooks, or why not")))
-    if rows is not None:
-        click.echo()
-        click.echo(_table([_hook_row(each) for each in rows], ("hook", "kind", "colour", "deadline", "order", "fault")))
+    if found:
+        click.echo(f"\n{hook_table(found['hooks'])}\n\n{found['counted']}")
     for each in _missing():
         click.echo(f"missing on this platform: {each}")
 
 
+def _with_hooks(config_path: str | None, no_plugin: Sequence[str]) -> tuple[list[PluginReport], dict[str, Any]]:
+    """Load as a run does, for the store that keeps what the last one counted."""
+    from .accounts import last_run
+
+    harness = loaded_harness(config_path, no_plugin)
+    run, line = last_run(harness.store)
+    accounts = run.accounts if run is not None else ()
+    rows = hook_rows(harness.plugins, accounts=accounts, deadlines=harness.config.limits.deadlines())
+    of = None if run is None else {"session": run.session, "time": run.time, "version": run.version}
+    return harness.plugins.reports, {"hooks": rows, "counted": line, "run": of}
+
+
 def hook_rows(
-    manager: PluginManager, *, accounts: Iterable[Account] = (), deadlines: Mapping[str, float] | None = None
+    manager: PluginManager, *, accounts: Iterable[Account | Impl] = (), deadlines: Mapping[str, float] | None = None
 ) -> list[dict[str, Any]]:
     """Return each hook's contract and implementations, in the order they run.
 
     Args:
         manager: the loaded plugins.
-        accounts: what the dispatcher of a live harness counted; adds time, calls, changes and faults.
+        accounts: what a dispatcher counted, of a live harness or in an earlier run; adds calls, time, changes, faults.
         deadlines: seconds by hook name, instead of the specifications'.
     """
-    counted = {(each.hook, each.plugin): each for each in accounts}
+    counted = {(each.hook, each.plugin, each.wrapper): each for each in accounts}
     rows: list[dict[str, Any]] = []
     for hook, info in manager.specs.items():
         lists = {"wrappers": manager.wrappers(hook), "implementations": manager.impls(hook)}
-        named = {kind: [_implementation(each.plugin_name, hook, counted) for each in lists[kind]] for kind in lists}
+        named = {kind: [_implementation(each, hook, counted) for each in lists[kind]] for kind in lists}
         deadline_s = (deadlines or {}).get(hook, info.deadline_s)
         contract = {"kind": info.kind, "colour": info.colour, "on_fault": info.on_fault, "deadline_s": deadline_s}
         rows.append({"hook": hook, "signature": manager.signature(hook), **contract, **named})
     return rows
 
 
-def _implementation(plugin: str, hook: str, counted: Mapping[tuple[str, str], Account]) -> dict[str, Any]:
-    account = counted.get((hook, plugin))
+def hook_table(rows: Iterable[Mapping[str, Any]]) -> str:
+    """Return rows of `hook_rows` as a table for a person.
+
+    Args:
+        rows: the rows.
+    """
+    return _table([_hook_row(each) for each in rows], ("hook", "kind", "colour", "deadline", "order", "fault"))
+
+
+def _implementation(
+    impl: HookImpl, hook: str, counted: Mapping[tuple[str, str, bool], Account | Impl]
+) -> dict[str, Any]:
+    account = counted.get((hook, impl.plugin_name, impl.wrapper))
     if account is None:
-        return {"plugin": plugin}
+        return {"plugin": impl.plugin_name}
     counts = {"calls": account.calls, "time_s": account.time_s, "changes": account.changes, "faults": account.faults}
-    return {"plugin": plugin, **counts}
+    return {"plugin": impl.plugin_name, **counts}
 
 
 def _report_row(report: PluginReport) -> tuple[str, ...]:
@@ -114,10 +120,19 @@ def _hook_row(row: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def _counts(implementation: Mapping[str, Any]) -> str:
-    if "calls" not in implementation:
-        return str(implementation["plugin"])
-    faults = f", {implementation['faults']} faults" if implementation["faults"] else ""
-    return f"{implementation['plugin']} ({implementation['time_s'] * 1_000:.1f} ms{faults})"
+    plugin, calls = implementation["plugin"], implementation.get("calls")
+    if calls is None:
+        return str(plugin)
+    if not calls:
+        return f"{plugin} (not called)"
+    ms, faults = implementation["time_s"] * 1_000, implementation["faults"]
+    each = f"{calls} x {_short(ms / calls)} = " if calls > 1 else ""
+    failed = f", {faults} fault{'' if faults == 1 else 's'}" if faults else ""
+    return f"{plugin} ({each}{_short(ms)} ms{failed})"
+
+
+def _short(ms: float) -> str:
+    return f"{ms:.1f}" if ms >= 1 else f"{ms:.3f}"
 
 
 def _table(rows: Sequence[tuple[str, ...]], head: tuple[str, ...]) -> str:

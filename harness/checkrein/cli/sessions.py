@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 from msgspec.structs import asdict
 
-from .options import config_options
+from .options import config_options, loaded_harness
 
 if TYPE_CHECKING:
     from checkrein.recovery import Recovered
@@ -34,7 +34,7 @@ def list_(config_path: str | None, no_plugin: tuple[str, ...], as_json: bool) ->
     from .streams import Streams
 
     streams = Streams()
-    infos = list(_store(config_path, no_plugin).list())
+    infos = list(loaded_harness(config_path, no_plugin).store.list())
     if not infos:
         streams.note("no sessions are stored here")
     for info in infos:
@@ -57,7 +57,7 @@ def show(session_id: str, config_path: str | None, no_plugin: tuple[str, ...], a
     from .opening import find_session
     from .streams import Streams
 
-    store = _store(config_path, no_plugin)
+    store = loaded_harness(config_path, no_plugin).store
     found = find_session(store, session_id)
     recovered = recover(store.read(found))
     streams = Streams()
@@ -68,16 +68,6 @@ def show(session_id: str, config_path: str | None, no_plugin: tuple[str, ...], a
     if recovered.skipped_bytes or recovered.gaps or not recovered.events:
         streams.note(f"session {found} is damaged: {recovered.skipped_bytes} bytes cannot be read")
         click.get_current_context().exit(9)
-
-
-def _store(config_path: str | None, no_plugin: tuple[str, ...]) -> Store:
-    """The configured store, of a harness that is not started."""
-    from checkrein.harness import Harness
-
-    overrides: dict[str, Any] | None = {"plugins": {"block": list(no_plugin)}} if no_plugin else None
-    harness = Harness(config_path, overrides=overrides)
-    harness.load()
-    return harness.store
 
 
 def _row(info: SessionInfo) -> str:

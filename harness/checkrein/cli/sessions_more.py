@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 from msgspec.structs import asdict
 
-from .options import config_options
+from .options import config_options, loaded_harness
 from .sessions import sessions
 
 if TYPE_CHECKING:
@@ -67,7 +67,7 @@ def repair(session_id: str, config_path: str | None, no_plugin: tuple[str, ...])
     from checkrein.sessions import repair_stored
     from checkrein.visible import visible
 
-    harness = _loaded(config_path, no_plugin)
+    harness = loaded_harness(config_path, no_plugin)
     found = _find(harness, session_id)
     appended = repair_stored(harness.store, found, harness.event_types)
     if not appended:
@@ -120,7 +120,7 @@ def search(
 
     streams = Streams()
     hits = 0
-    for hit in find(_loaded(config_path, no_plugin).store, " ".join(words), limit=limit):
+    for hit in find(loaded_harness(config_path, no_plugin).store, " ".join(words), limit=limit):
         hits += 1
         row = f"{hit.session}  {clock(hit.time)}  turn {hit.turn}  {hit.type}  {visible(hit.excerpt)}"
         streams.out((json.dumps(asdict(hit)) if as_json else row) + "\n")
@@ -130,16 +130,6 @@ def search(
         click.get_current_context().exit(1)
 
 
-def _loaded(config_path: str | None, no_plugin: tuple[str, ...]) -> Harness:
-    """A harness with its plugins, not started."""
-    from checkrein.harness import Harness
-
-    overrides: dict[str, Any] | None = {"plugins": {"block": list(no_plugin)}} if no_plugin else None
-    harness = Harness(config_path, overrides=overrides)
-    harness.load()
-    return harness
-
-
 def _find(harness: Harness, session_id: str) -> str:
     from .opening import find_session
 
@@ -147,5 +137,5 @@ def _find(harness: Harness, session_id: str) -> str:
 
 
 def _stored(config_path: str | None, no_plugin: tuple[str, ...], session_id: str) -> tuple[Any, str]:
-    harness = _loaded(config_path, no_plugin)
+    harness = loaded_harness(config_path, no_plugin)
     return harness.store, _find(harness, session_id)

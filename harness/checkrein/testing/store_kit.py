@@ -23,7 +23,7 @@ from checkrein.events import FORMAT, AnyEvent, FreeEvent, InboxAccepted, Session
 from checkrein.log import Pages
 from checkrein.messages import USER, TextBlock
 from checkrein.recovery import recover, reopen
-from checkrein.store import Rereading, SessionInfo, Store
+from checkrein.store import Accounting, Rereading, SessionInfo, Store
 
 __all__ = ["StoreCase", "store_conformance", "sample_lines", "CHECKS"]
 
@@ -186,6 +186,20 @@ def reading_back(case: StoreCase, folder: Path) -> None:
         for others in (lines[:6], lines[1:3], (*lines, *lines), sample_lines(7, agent="other")):
             assert not writer.reread(others, len(others)), "these are not the last lines it took"
     writer.close()
+
+
+def accounting(case: StoreCase, folder: Path) -> None:
+    """A store that keeps accounts gives back the last ones, and they are no session; no store must keep any."""
+    store = case.make(folder)
+    store.create("s", sample_lines(1)).close()
+    if isinstance(store, Accounting):
+        assert store.accounts(100) is None
+        for data in (b"{}", b"\x00\n" * 3_000, b""):
+            store.put_accounts(data)
+            again = case.make(folder)
+            assert isinstance(again, Accounting) and again.accounts(6_000) == data
+            assert again.accounts(3) == data[:3]
+    assert [info.id for info in case.make(folder).list()] == ["s"]
 
 
 def continuing(case: StoreCase, folder: Path) -> None:
@@ -358,6 +372,7 @@ CHECKS: dict[str, Callable[[StoreCase, Path], None]] = {
         one_writer,
         closing,
         reading_back,
+        accounting,
         continuing,
         bad_ids,
         bad_lines,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +11,7 @@ from click.testing import CliRunner, Result
 
 from checkrein import errors
 from checkrein.cli import exit_code, main, printable
+from checkrein.cli.accounts import Account
 from checkrein.cli.plugins import hook_rows
 from checkrein.config import PluginsConfig
 from checkrein.discovery import COMMANDS, PLUGINS, discover
@@ -164,14 +164,7 @@ class Guarding:
         return (yield)
 
 
-@dataclass
-class Counted:
-    plugin: str = "Guarding"
-    hook: str = "tools_guard"
-    calls: int = 3
-    time_s: float = 0.25
-    changes: int = 0
-    faults: int = 2
+COUNTED = Account("Guarding", "tools_guard", wrapper=False, calls=3, time_s=0.25, changes=0, faults=2)
 
 
 def test_H1_each_hooks_contract_is_printed_with_its_order() -> None:
@@ -179,7 +172,7 @@ def test_H1_each_hooks_contract_is_printed_with_its_order() -> None:
     manager.add(Guarding)
     manager.add(Guarding)
     manager.load()
-    rows = {row["hook"]: row for row in hook_rows(manager, accounts=[Counted()], deadlines={"tools_guard": 9.0})}
+    rows = {row["hook"]: row for row in hook_rows(manager, accounts=[COUNTED], deadlines={"tools_guard": 9.0})}
     assert list(rows) == list(SPECS)
     guard = rows["tools_guard"]
     assert (guard["kind"], guard["colour"], guard["deadline_s"]) == ("vote", "any", 9.0)

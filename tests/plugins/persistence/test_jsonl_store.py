@@ -49,6 +49,7 @@ def test_P2_folders_are_private_and_git_ignores_them(tmp_path: Path) -> None:
     try:
         store.create("s", sample_lines(2)).close()
         store.put_blob("s", b"x")
+        store.put_accounts(b"{}")
         list(store.list())
         _, writer = reopen(store, "s")
         writer.append(sample_lines(3)[2:])
@@ -337,3 +338,52 @@ def test_the_listing_reads_only_both_ends_of_a_large_log(tmp_path: Path) -> None
         file.write(b'{"type":"torn')
     (info,) = store.list()
     assert info.events == 3_000 and info.problem is None
+
+
+# --- accounts ---------------------------------------------------------------------------------------------
+
+
+def test_accounts_that_cannot_be_written_leave_the_last_ones_and_nothing_else(tmp_path: Path) -> None:
+    class Full(FileOps):
+        """A disk that takes three bytes more."""
+
+        def write(self, fd: int, data: bytes) -> int:
+            if len(data) > 3:
+                return super().write(fd, data[:3])
+            raise OSError(28, "No space left on device")
+
+    class NoRename(FileOps):
+        def rename(self, source: Path, target: Path) -> None:
+            raise OSError(13, "Permission denied", str(target))
+
+    store = JsonlStore(tmp_path)
+    store.create("s", sample_lines(1)).close()
+    store.put_accounts(b"the last ones")
+    before = sorted(tmp_path.rglob("*"))
+    for ops in (Full(), NoRename()):
+        with pytest.raises(OSError):
+            JsonlStore(tmp_path, ops=ops).put_accounts(b"new ones")
+    assert store.accounts(100) == b"the last ones" and sorted(tmp_path.rglob("*")) == before
+
+
+def test_accounts_are_read_from_a_file_only_and_replace_what_has_their_name(tmp_path: Path) -> None:
+    """What a stranger's folder holds in their place is not waited for, nor written through."""
+    store = JsonlStore(tmp_path / "store")
+    assert store.accounts(100) is None
+    with pytest.raises(OSError):  # where no session is kept, no folder is made for accounts
+        store.put_accounts(b"{}")
+    store.create("s", sample_lines(1)).close()
+    name = tmp_path / "store" / "hooks.json"
+    name.mkdir()
+    with pytest.raises(OSError, match="expected a file"):
+        store.accounts(100)
+    name.rmdir()
+    if os.name != "nt":
+        os.mkfifo(name)
+        with pytest.raises(OSError, match="expected a file"):
+            store.accounts(100)
+        name.unlink()
+        (tmp_path / "mine").write_text("mine")
+        name.symlink_to(tmp_path / "mine")
+        store.put_accounts(b"{}")
+        assert (tmp_path / "mine").read_text() == "mine" and not name.is_symlink()
