@@ -14,7 +14,7 @@ class Impl:
 
     Attributes:
         plugin: the plugin's name.
-        wrapper: whether it is one around the others.
+        function: its function's name; a plugin may implement a hook twice (`specname`).
         call: takes every argument of the specification and passes on those the plugin asked for.
         is_async: whether the plugin wrote `async def`.
         calls, time_s, changes, faults: the account (H7).
@@ -24,7 +24,7 @@ class Impl:
         "plugin",
         "hook",
         "kind",
-        "wrapper",
+        "function",
         "call",
         "is_async",
         "calls",
@@ -40,7 +40,6 @@ class Impl:
         plugin: str,
         hook: str,
         kind: str,
-        wrapper: bool,
         function: Callable[..., Any],
         wanted: tuple[str, ...],
         names: tuple[str, ...],
@@ -48,7 +47,7 @@ class Impl:
         self.plugin = plugin
         self.hook = hook
         self.kind = kind
-        self.wrapper = wrapper
+        self.function = str(getattr(function, "__name__", hook))
         self.call = _adapter(function, wanted, names)
         self.is_async = iscoroutinefunction(function)
         self.calls = self.changes = self.faults = 0

@@ -65,7 +65,7 @@ class Hooks:
     def __init__(self, plugins: PluginManager | None = None, deadlines: dict[str, float] | None = None) -> None:
         self._plugins = plugins
         self._deadlines = deadlines or {}
-        self._impls: dict[tuple[str, str, bool], Impl] = {}
+        self._impls: dict[tuple[str, str, int], Impl] = {}
         self.own: dict[str, Chain | None] = {}
         self.faults = Faults(self)
         self.rebuild()
@@ -90,10 +90,10 @@ class Hooks:
                 self.own[hook] = chain
 
     def _impl(self, hook: str, kind: str, each: Any, names: tuple[str, ...]) -> Impl:
-        key = (each.plugin_name, hook, each.wrapper)
+        key = (each.plugin_name, hook, id(each.function))
         known = self._impls.get(key)
         if known is None:
-            known = Impl(each.plugin_name, hook, kind, each.wrapper, each.function, tuple(each.argnames), names)
+            known = Impl(each.plugin_name, hook, kind, each.function, tuple(each.argnames), names)
             self._impls[key] = known
         return known
 

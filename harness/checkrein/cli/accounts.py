@@ -33,7 +33,7 @@ class Account(Struct, frozen=True):
     Attributes:
         plugin: the plugin's name.
         hook: the hook's name.
-        wrapper: whether it is one around the others.
+        function: its function's name.
         calls: how often it was called.
         time_s: seconds spent in it.
         changes: how often it changed something.
@@ -42,7 +42,7 @@ class Account(Struct, frozen=True):
 
     plugin: str
     hook: str
-    wrapper: bool
+    function: str
     calls: Count
     time_s: Seconds
     changes: Count

@@ -76,7 +76,7 @@ def hook_rows(
         accounts: what a dispatcher counted, of a live harness or in an earlier run; adds calls, time, changes, faults.
         deadlines: seconds by hook name, instead of the specifications'.
     """
-    counted = {(each.hook, each.plugin, each.wrapper): each for each in accounts}
+    counted = {(each.hook, each.plugin, each.function): each for each in accounts}
     rows: list[dict[str, Any]] = []
     for hook, info in manager.specs.items():
         lists = {"wrappers": manager.wrappers(hook), "implementations": manager.impls(hook)}
@@ -97,9 +97,9 @@ def hook_table(rows: Iterable[Mapping[str, Any]]) -> str:
 
 
 def _implementation(
-    impl: HookImpl, hook: str, counted: Mapping[tuple[str, str, bool], Account | Impl]
+    impl: HookImpl, hook: str, counted: Mapping[tuple[str, str, str], Account | Impl]
 ) -> dict[str, Any]:
-    account = counted.get((hook, impl.plugin_name, impl.wrapper))
+    account = counted.get((hook, impl.plugin_name, getattr(impl.function, "__name__", hook)))
     if account is None:
         return {"plugin": impl.plugin_name}
     counts = {"calls": account.calls, "time_s": account.time_s, "changes": account.changes, "faults": account.faults}

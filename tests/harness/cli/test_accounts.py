@@ -18,7 +18,7 @@ from checkrein.testing import ScriptedModel, call
 from checkrein.testing.store_kit import sample_lines
 from checkrein_persistence import FileOps, JsonlStore
 
-ACCOUNT = {"plugin": "p", "hook": "h", "wrapper": False, "calls": 1, "time_s": 0.5, "changes": 0, "faults": 0}
+ACCOUNT = {"plugin": "p", "hook": "h", "function": "h", "calls": 1, "time_s": 0.5, "changes": 0, "faults": 0}
 RUN = {"version": __version__, "session": "s", "time": 1_700_000_000_000, "accounts": [ACCOUNT]}
 
 
@@ -85,13 +85,13 @@ def test_what_was_kept_is_read_again(run, store):
     harness = run(main)
     kept, line = last_run(store)
     assert (kept.version, kept.session) == (__version__, "s") and "session s, until 2" in line
-    told = {(each.plugin, each.hook, each.wrapper): each for each in kept.accounts}
+    told = {(each.plugin, each.hook, each.function): each for each in kept.accounts}
     for impl in harness.hooks.accounts():
-        each = told[impl.plugin, impl.hook, impl.wrapper]
+        each = told[impl.plugin, impl.hook, impl.function]
         assert all(getattr(each, name) == getattr(impl, name) for name in ("calls", "time_s", "changes", "faults"))
-    guard, wrapper = told["both", "tools_guard", False], told["both", "tools_guard", True]
+    guard, wrapper = told["both", "tools_guard", "tools_guard"], told["both", "tools_guard", "around"]
     assert len(told) == len(harness.hooks.accounts()) and guard.time_s != wrapper.time_s
-    assert (guard.calls, wrapper.calls, told["both", "agent_status", False].faults) == (2, 2, 3)
+    assert (guard.calls, wrapper.calls, told["both", "agent_status", "agent_status"].faults) == (2, 2, 3)
     rows = {row["hook"]: row for row in hook_rows(harness.plugins, accounts=kept.accounts)}
     for kind, each in (("implementations", guard), ("wrappers", wrapper)):
         assert [one["time_s"] for one in rows["tools_guard"][kind]] == [each.time_s]

@@ -228,3 +228,23 @@ def test_case_H18_a_plugin_of_an_older_signature_goes_on_working(run):
 
     play(run, old, turns=[error("SERVER")])
     assert seen == ["SERVER"]
+
+
+def test_H7_two_implementations_of_one_plugin_in_one_hook_are_two(run):
+    class Twice:
+        name = "twice"
+        called: list[str] = []
+
+        @hookimpl
+        def agent_request(self) -> None:
+            self.called.append("one")
+
+        @hookimpl(specname="agent_request")
+        def and_again(self) -> None:
+            self.called.append("two")
+
+    played = play(run, Twice(), turns=["ok"])
+    assert sorted(Twice.called) == ["one", "two"]
+    accounts = {impl.function: impl.calls for impl in played.harness.hooks.accounts()}
+    assert accounts == {"agent_request": 1, "and_again": 1}
+    Twice.called.clear()

@@ -164,7 +164,7 @@ class Guarding:
         return (yield)
 
 
-COUNTED = Account("Guarding", "tools_guard", wrapper=False, calls=3, time_s=0.25, changes=0, faults=2)
+COUNTED = Account("Guarding", "tools_guard", function="tools_guard", calls=3, time_s=0.25, changes=0, faults=2)
 
 
 def test_H1_each_hooks_contract_is_printed_with_its_order() -> None:
