@@ -6,21 +6,19 @@ Pure: the same bytes give the same answer, and no bytes give an exception. Closi
 
 from __future__ import annotations
 
-import re
 from bisect import bisect_left
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from operator import attrgetter
 from typing import TYPE_CHECKING
-from zlib import crc32
 
 from msgspec import Struct, field
 
-from .codec import SUFFIX_BYTES, DamagedLine, decode, decode_all
 from .errors import StoreError
 from .events import FORMAT, AnyEvent, FreeEvent, InboxAccepted, LogGap, SessionCreated
 from .log import Page, Pages, decoded, without_gc
 from .messages import content_text
 from .rules import fold_all
+from .salvage import Damage, judged, parse_log, salvage, split_tail
 from .session import projections
 from .store import SessionInfo, Store, StoredLog, Writer
 from .text import preview
@@ -38,9 +36,6 @@ TITLE_CHARS = 80
 
 _CHUNK = 1_024
 _seq = attrgetter("seq")
-_SEAL = re.compile(rb',"crc":"([0-9a-f]{8})"\}')
-_START = re.compile(rb'\{"type":"')
-_SEARCH = 64  # salvage may read a damaged stretch this many times, so that hostile bytes cost linear time
 
 
 class Gap(Struct, frozen=True):
@@ -138,53 +133,6 @@ def reopen(store: Store, session_id: str, types: dict[str, EventType] | None = N
     return found, writer
 
 
-def parse_log(data: bytes) -> StoredLog:
-    """Divide a log's bytes into lines and a torn tail, as a store owes them."""
-    lines = data.split(b"\n")
-    whole, torn = split_tail(lines.pop())
-    if whole:
-        lines.append(whole)
-    return StoredLog(lines, torn)
-
-
-def salvage(data: bytes) -> Iterator[bytes]:
-    """Yield the sealed lines within damaged bytes, in order.
-
-    A line begins with `{"type":"` and its seal says where it ends, so two glued together (a lost
-    newline) or one behind a fragment (an append after a crash) are found whole.
-    """
-    view = memoryview(data)
-    budget = _SEARCH * len(data)
-    begin = 0
-    for seal in _SEAL.finditer(data):
-        wanted = int(seal[1], 16)
-        for start in _START.finditer(data, begin, seal.start()):
-            budget -= seal.start() - start.start()
-            if crc32(view[start.start() : seal.start()]) == wanted:
-                yield data[start.start() : seal.end()]
-                begin = seal.end()
-                break
-            if budget < 0:
-                return
-
-
-def split_tail(tail: bytes) -> tuple[bytes, bytes]:
-    """Divide the bytes behind a log's last newline into what is still whole and what is torn.
-
-    Stores call it when they open a log: a last event that lacks only its newline is not lost.
-
-    Args:
-        tail: the bytes behind the last newline.
-
-    Returns:
-        The part up to the last whole event, which becomes a line, and the rest, which is set aside.
-    """
-    end = 0
-    for line in salvage(tail):
-        end = tail.index(line, end) + len(line)
-    return tail[:end], tail[end:]
-
-
 def summary(
     session_id: str, head: Sequence[bytes], tail: Sequence[bytes] | None = None, *, size_bytes: int = 0
 ) -> SessionInfo:
@@ -221,17 +169,14 @@ def summary(
     )
 
 
-_Damage = list[tuple[int, int]]  # (the seq before it in the file, bytes)
-
-
-def _read(stored: Sequence[bytes]) -> tuple[list[AnyEvent], list[bytes], _Damage, bool]:
+def _read(stored: Sequence[bytes]) -> tuple[list[AnyEvent], list[bytes], Damage, bool]:
     """Decode all good lines in file order, and say whether their seqs are simply 0, 1, 2, ..."""
     events: list[AnyEvent] = []
     lines: list[bytes] = []
-    damage: _Damage = []
+    damage: Damage = []
     contiguous = True
     for first in range(0, len(stored), _CHUNK):
-        found, kept = _good(stored[first : first + _CHUNK], events[-1].seq if events else -1, damage)
+        found, kept = judged(stored[first : first + _CHUNK], events[-1].seq if events else -1, damage)
         contiguous = contiguous and list(map(_seq, found)) == list(range(len(events), len(events) + len(found)))
         events += found
         lines += kept
@@ -242,7 +187,7 @@ def _recover_pages(stored: Pages[bytes], torn: bytes, types: dict[str, EventType
     """As recover, of a log too long to be kept: None if events are late, so that all of them have to be sorted."""
     events: Pages[AnyEvent] = Pages()
     lines: Pages[bytes] = Pages()
-    damage: _Damage = []
+    damage: Damage = []
     jumps: list[tuple[int, int]] = []
     named: set[tuple[int, int]] = set()
     state = projections(types) if types is not None else None
@@ -250,7 +195,7 @@ def _recover_pages(stored: Pages[bytes], torn: bytes, types: dict[str, EventType
     with without_gc(len(stored)):
         for page in (*stored.pages, Page(len(stored.recent), stored.recent.copy)):
             raw = page.read()
-            found, kept = _good(raw, before, damage)
+            found, kept = judged(raw, before, damage)
             if list(map(_seq, found)) != list(range(last + 1, last + 1 + len(found))):
                 rising = _rising(found, last)
                 jumps += _jumps([found[index] for index in rising], last)
@@ -291,7 +236,7 @@ def _repeats(
     rising: Sequence[int],
     before: int,
     jumps: Sequence[tuple[int, int]],
-    damage: _Damage,
+    damage: Damage,
 ) -> bool:
     """Whether all that do not rise were there before: then they are damage. One that fills a gap is not."""
     for index in sorted(set(range(len(events))) - set(rising)):
@@ -317,45 +262,13 @@ def _good_page(page: Page[bytes], last: int, length: int) -> Page[bytes]:
     """The good lines of a damaged page: what they are is found anew whenever they are read."""
 
     def read() -> list[bytes]:
-        found, kept = _good(page.read(), -1, [])
+        found, kept = judged(page.read(), -1, [])
         return [kept[index] for index in _rising(found, last)]
 
     return Page(length, read)
 
 
-def _good(chunk: Sequence[bytes], last: int, damage: _Damage) -> tuple[list[AnyEvent], Sequence[bytes]]:
-    """The events of some lines in file order, with their lines: `chunk` itself if nothing is wrong with it."""
-    try:
-        return decode_all(chunk), chunk
-    except DamagedLine:
-        pass
-    events: list[AnyEvent] = []
-    lines: list[bytes] = []
-    for line in chunk:
-        end = 0
-        for part in (line,) if _is_sealed(line) else salvage(line):
-            try:
-                event = decode(part)
-            except DamagedLine:
-                continue
-            begin = line.index(part, end)
-            if begin > end:
-                damage.append((last, begin - end))
-            end = begin + len(part)
-            last = event.seq
-            events.append(event)
-            lines.append(part)
-        if end < len(line):
-            damage.append((last, len(line) - end))
-    return events, lines
-
-
-def _is_sealed(line: bytes) -> bool:
-    head = line[:-SUFFIX_BYTES]
-    return line[-SUFFIX_BYTES:] == b',"crc":"%08x"}' % crc32(head)
-
-
-def _in_order(events: list[AnyEvent], lines: list[bytes], damage: _Damage) -> tuple[list[AnyEvent], list[bytes]]:
+def _in_order(events: list[AnyEvent], lines: list[bytes], damage: Damage) -> tuple[list[AnyEvent], list[bytes]]:
     """Sort by seq; the first of a seq wins, what loses is counted as damage."""
     place: dict[int, int] = {}
     for index, event in enumerate(events):
@@ -369,7 +282,7 @@ def _named(events: Sequence[AnyEvent]) -> set[tuple[int, int]]:
     return {(event.after, event.before) for event in events if type(event) is LogGap}
 
 
-def _gaps(jumps: Sequence[tuple[int, int]], named: set[tuple[int, int]], damage: _Damage) -> list[Gap]:
+def _gaps(jumps: Sequence[tuple[int, int]], named: set[tuple[int, int]], damage: Damage) -> list[Gap]:
     """The jumps of seq that the log does not name itself, with the bytes lost in each."""
     sizes = sorted(damage)
     gaps = []

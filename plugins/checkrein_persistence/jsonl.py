@@ -26,10 +26,10 @@ from checkrein.log import Pages
 from checkrein.recovery import parse_log, split_tail
 from checkrein.store import SessionInfo, StoredLog, check_lines, check_session_id
 
-from .files import FileOps
+from .files import FileOps, forget, unique, write_all, write_new
 from .listing import list_sessions
 from .pages import PAGE_BYTES, pages_of
-from .writer import JsonlWriter, write_all
+from .writer import JsonlWriter
 
 __all__ = ["JsonlStore"]
 
@@ -100,7 +100,7 @@ class JsonlStore:
             self._writers[session_id] = writer
         except BaseException:  # whoever asked does not have it: it must not stand in the way of the next try
             writer.close()
-            self._forget(log)
+            forget(self._ops, log)
             raise
         return writer
 
@@ -164,8 +164,8 @@ class JsonlStore:
                 return sha256
             self._make_folder(path.parent)
             writer = self._live(session_id)
-            temporary = path.with_name(f".{sha256[:16]}.{_unique()}")
-            self._write_new(temporary, data, durable=writer is None)
+            temporary = path.with_name(f".{sha256[:16]}.{unique()}")
+            write_new(self._ops, temporary, data, durable=writer is None)
             self._ops.rename(temporary, path)
             folders = (path.parent, path.parent.parent)
             if writer is None:
@@ -224,8 +224,8 @@ class JsonlStore:
         self._ops.mkdir(folder)
         ignore = self.folder / ".gitignore"
         if not ignore.exists():
-            temporary = ignore.with_name(f".gitignore.{_unique()}")
-            self._write_new(temporary, b"*\n", durable=False)
+            temporary = ignore.with_name(f".gitignore.{unique()}")
+            write_new(self._ops, temporary, b"*\n", durable=False)
             self._ops.rename(temporary, ignore)
 
     # --- files -----------------------------------------------------------------------------------------
@@ -234,7 +234,7 @@ class JsonlStore:
         """Make the log under its name, whole or not at all; returns it open and locked, and its size."""
         if log.exists():
             raise FileExistsError(log)
-        temporary = log.with_name(f".log.{_unique()}")
+        temporary = log.with_name(f".log.{unique()}")
         fd = self._ops.open(temporary, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_EXCL)
         try:
             self._ops.lock(fd)
@@ -249,33 +249,15 @@ class JsonlStore:
                 return fd, size
         except BaseException:
             self._ops.close(fd)
-            self._forget(temporary)
+            forget(self._ops, temporary)
             raise
-        self._forget(temporary)
+        forget(self._ops, temporary)
         return fd, size
 
     def _publish_without_links(self, temporary: Path, log: Path) -> None:
         if log.exists():
             raise FileExistsError(log)
         self._ops.rename(temporary, log)
-
-    def _write_new(self, path: Path, data: bytes, *, durable: bool) -> None:
-        fd = self._ops.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL)
-        try:
-            write_all(self._ops, fd, data)
-            if durable:
-                self._ops.fsync(fd)
-        except BaseException:
-            self._ops.close(fd)
-            self._forget(path)
-            raise
-        self._ops.close(fd)
-
-    def _forget(self, path: Path) -> None:
-        try:
-            self._ops.unlink(path)
-        except OSError:
-            pass  # a leftover without meaning: nothing reads a name that begins with a dot
 
     def _intact(self, path: Path, sha256: str) -> bool:
         try:
@@ -290,12 +272,12 @@ class JsonlStore:
         record = {"pid": os.getpid(), "host": socket.gethostname(), "time": int(time.time() * 1000)}
         if self._owner:
             record["owner"] = self._owner
-        temporary = folder / f".owner.{_unique()}"
+        temporary = folder / f".owner.{unique()}"
         try:
-            self._write_new(temporary, msgspec.json.encode(record), durable=False)
+            write_new(self._ops, temporary, msgspec.json.encode(record), durable=False)
             self._ops.rename(temporary, folder / "owner.json")
         except OSError:
-            self._forget(temporary)
+            forget(self._ops, temporary)
 
     def _locked(self, session_id: str, folder: Path) -> str:
         try:
@@ -316,7 +298,3 @@ class JsonlStore:
         if isinstance(exc, (FileNotFoundError, NotADirectoryError)):
             return self._missing(session_id)
         return StoreError(f"session {session_id!r} cannot be read in {self._sessions}: {exc}")
-
-
-def _unique() -> str:
-    return f"{os.getpid()}.{os.urandom(6).hex()}"

@@ -11,10 +11,10 @@ from pathlib import Path
 from checkrein.log import Page, Pages
 from checkrein.store import check_lines
 
-from .files import FileOps
+from .files import FileOps, write_all
 from .pages import PAGE_BYTES, pages_of
 
-__all__ = ["JsonlWriter", "write_all"]
+__all__ = ["JsonlWriter"]
 
 
 class JsonlWriter:
@@ -216,16 +216,3 @@ class JsonlWriter:
         finally:
             self._ops.close(fd)
         self._ops.fsync_dir(self._path.parent)
-
-
-def write_all(ops: FileOps, fd: int, data: bytes) -> None:
-    """Write all of the data, however little each write takes.
-
-    Raises:
-        OSError: a part may have been written.
-    """
-    while data:
-        written = ops.write(fd, data)
-        if written <= 0:
-            raise OSError(errno.EIO, "write() took nothing")
-        data = data[written:]
