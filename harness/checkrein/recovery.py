@@ -20,7 +20,8 @@ from .messages import content_text
 from .rules import fold_all
 from .salvage import Damage, judged, parse_log, salvage, split_tail
 from .session import projections
-from .store import SessionInfo, Store, StoredLog, Writer
+from .snapshot import keep, restored
+from .store import SessionInfo, Snapshot, Snapshotting, Store, StoredLog, Writer
 from .text import preview
 
 if TYPE_CHECKING:
@@ -63,6 +64,8 @@ class Recovered(Struct, frozen=True):
         skipped_bytes: all bytes that are no event, or one whose seq came before; the torn tail not included.
         read_only: a newer version began this log; it may be read, not continued.
         state: the projections of the events, if they were made on the way; Session.load makes them otherwise.
+        plain: the log holds these lines, seq 0, 1, 2 and so on, and nothing else before its torn tail.
+        known: how many of the events a snapshot stood for, so that nobody folded them again.
     """
 
     events: Sequence[AnyEvent]
@@ -72,6 +75,8 @@ class Recovered(Struct, frozen=True):
     skipped_bytes: int = 0
     read_only: bool = False
     state: State | None = None
+    plain: bool = False
+    known: int = 0
 
 
 def recover(stored: StoredLog, types: dict[str, EventType] | None = None) -> Recovered:
@@ -83,25 +88,28 @@ def recover(stored: StoredLog, types: dict[str, EventType] | None = None) -> Rec
 
     Args:
         stored: what the store found.
-        types: event types that plugins registered, by name. With them the projections of a long log are made
-            on the way, so that nobody has to read it again.
+        types: event types that plugins registered, by name. With them the projections are made on the way, from
+            the log's snapshot if it has one for them.
 
     Returns:
         The events with their lines, and what is missing between them.
     """
-    if isinstance(stored.lines, Pages):
-        found = _recover_pages(stored.lines, stored.torn, types)
-        if found is not None:
-            return found
     with without_gc(len(stored.lines)):
-        events, lines, damage, contiguous = _read(stored.lines)
-    gaps: list[Gap] = []
-    if not contiguous:
-        events, lines = _in_order(events, lines, damage)
-        gaps = _gaps(_jumps(events, -1), _named(events), damage)
+        if isinstance(stored.lines, Pages) and (found := _recover_pages(stored, stored.lines, types)) is not None:
+            return found
+        events, lines, damage, plain = _read(stored.lines)
+        gaps: list[Gap] = []
+        named = _named(events)
+        if not plain:
+            events, lines = _in_order(events, lines, damage)
+            gaps = _gaps(_jumps(events, -1), named, damage)
+        state = None
+        if types is not None:
+            state = projections(types)
+            fold_all(state, events)
     read_only = bool(events) and _is_newer(events[0])
     skipped = sum(size for _, size in damage)
-    return Recovered(events, lines, gaps, stored.torn, skipped, read_only)
+    return Recovered(events, lines, gaps, stored.torn, skipped, read_only, state, plain and not named)
 
 
 def reopen(store: Store, session_id: str, types: dict[str, EventType] | None = None) -> tuple[Recovered, Writer]:
@@ -120,16 +128,19 @@ def reopen(store: Store, session_id: str, types: dict[str, EventType] | None = N
     stored, writer = store.open(session_id)
     try:
         found = recover(stored, types)
+        if found.read_only:
+            raise StoreError(
+                f"session {session_id!r} was begun by a newer checkrein (this one writes format {FORMAT}); "
+                "read it, or continue it with a newer version"
+            )
+        writer.taken = len(found.lines)
+        if isinstance(writer, Snapshotting):
+            writer.covered = found.known if found.plain else None
+        if found.state is not None:
+            keep(found.state, writer, len(found.lines))
     except BaseException:  # a long log is still being read here
         writer.close()
         raise
-    if found.read_only:
-        writer.close()
-        raise StoreError(
-            f"session {session_id!r} was begun by a newer checkrein (this one writes format {FORMAT}); "
-            "read it, or continue it with a newer version"
-        )
-    writer.taken = len(found.lines)
     return found, writer
 
 
@@ -170,54 +181,71 @@ def summary(
 
 
 def _read(stored: Sequence[bytes]) -> tuple[list[AnyEvent], list[bytes], Damage, bool]:
-    """Decode all good lines in file order, and say whether their seqs are simply 0, 1, 2, ..."""
+    """Decode all good lines in file order, and say whether they are all there are and their seqs simply 0, 1, 2, ..."""
     events: list[AnyEvent] = []
     lines: list[bytes] = []
     damage: Damage = []
-    contiguous = True
+    plain = True
     for first in range(0, len(stored), _CHUNK):
-        found, kept = judged(stored[first : first + _CHUNK], events[-1].seq if events else -1, damage)
-        contiguous = contiguous and list(map(_seq, found)) == list(range(len(events), len(events) + len(found)))
+        chunk = stored[first : first + _CHUNK]
+        found, kept = judged(chunk, events[-1].seq if events else -1, damage)
+        plain = plain and kept is chunk and list(map(_seq, found)) == list(range(len(events), len(events) + len(found)))
         events += found
         lines += kept
-    return events, lines, damage, contiguous
+    return events, lines, damage, plain
 
 
-def _recover_pages(stored: Pages[bytes], torn: bytes, types: dict[str, EventType] | None) -> Recovered | None:
+def _recover_pages(stored: StoredLog, all_lines: Pages[bytes], types: dict[str, EventType] | None) -> Recovered | None:
     """As recover, of a log too long to be kept: None if events are late, so that all of them have to be sorted."""
-    events: Pages[AnyEvent] = Pages()
-    lines: Pages[bytes] = Pages()
+    lines, state = _beginning(all_lines, stored.snapshot, types)
+    known = len(lines)
+    events = Pages([decoded(page) for page in lines.pages])
     damage: Damage = []
     jumps: list[tuple[int, int]] = []
     named: set[tuple[int, int]] = set()
-    state = projections(types) if types is not None else None
-    read_only, last, before = False, -1, -1  # the last seq that counts, and the last one in the file
-    with without_gc(len(stored)):
-        for page in (*stored.pages, Page(len(stored.recent), stored.recent.copy)):
-            raw = page.read()
-            found, kept = judged(raw, before, damage)
-            if list(map(_seq, found)) != list(range(last + 1, last + 1 + len(found))):
-                rising = _rising(found, last)
-                jumps += _jumps([found[index] for index in rising], last)
-                if not _repeats(found, kept, rising, before, jumps, damage):
-                    return None
-                before = found[-1].seq
-                found, kept = [found[index] for index in rising], [kept[index] for index in rising]
-            elif found:
-                before = found[-1].seq
-            if not found:
-                continue
-            if not events:
-                read_only = _is_newer(found[0])
-            named |= _named(found)
-            if state is not None:
-                fold_all(state, found)
-            good = page if kept is raw else _good_page(page, last, len(found))
-            lines.add(good)
-            events.add(decoded(good))
-            last = found[-1].seq
+    plain, read_only = True, False
+    last = before = known - 1  # the last seq that counts, and the last one in the file
+    for page in (*all_lines.pages[len(lines.pages) :], Page(len(all_lines.recent), all_lines.recent.copy)):
+        raw = page.read()
+        found, kept = judged(raw, before, damage)
+        plain = plain and kept is raw
+        if list(map(_seq, found)) != list(range(last + 1, last + 1 + len(found))):
+            plain = False
+            rising = _rising(found, last)
+            jumps += _jumps([found[index] for index in rising], last)
+            if not _repeats(found, kept, rising, before, jumps, damage):
+                return None
+            before = found[-1].seq
+            found, kept = [found[index] for index in rising], [kept[index] for index in rising]
+        elif found:
+            before = found[-1].seq
+        if not found:
+            continue
+        if not events:
+            read_only = _is_newer(found[0])
+        named |= _named(found)
+        if state is not None:
+            fold_all(state, found)
+        good = page if kept is raw else _good_page(page, last, len(found))
+        lines.add(good)
+        events.add(decoded(good))
+        last = found[-1].seq
     skipped = sum(size for _, size in damage)
-    return Recovered(events, lines, _gaps(jumps, named, damage), torn, skipped, read_only, state)
+    gaps = _gaps(jumps, named, damage)
+    return Recovered(events, lines, gaps, stored.torn, skipped, read_only, state, plain and not named, known)
+
+
+def _beginning(
+    lines: Pages[bytes], snapshot: Snapshot | None, types: dict[str, EventType] | None
+) -> tuple[Pages[bytes], State | None]:
+    """The lines that need not be judged again, with their projections: none, unless the log's snapshot is of use."""
+    if types is None:
+        return Pages(), None
+    if snapshot is not None and not (first := lines.upto(snapshot.count)).recent and len(first) == snapshot.count:
+        state = restored(snapshot.data, projections(types))
+        if state is not None and state.next_seq == snapshot.count:
+            return first, state
+    return Pages(), projections(types)
 
 
 def _rising(events: Sequence[AnyEvent], last: int) -> list[int]:
