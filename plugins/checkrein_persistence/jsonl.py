@@ -5,6 +5,7 @@
 .checkrein/sessions/<id>/log.jsonl    the log; locked while it is written
 .checkrein/sessions/<id>/log.torn     torn tails that were set aside, one a line
 .checkrein/sessions/<id>/owner.json   who writes it, or did last
+.checkrein/sessions/<id>/snapshot     what opening the log sooner needs; can be deleted without loss
 .checkrein/sessions/<id>/blobs/       by SHA-256
 """
 
@@ -18,17 +19,17 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 from weakref import WeakValueDictionary
+from zlib import crc32
 
 import msgspec
 
 from checkrein.errors import SessionLocked, SessionNotFound, StoreError
-from checkrein.log import Pages
-from checkrein.recovery import parse_log, split_tail
 from checkrein.store import SessionInfo, StoredLog, check_lines, check_session_id
 
 from .files import FileOps, forget, unique, write_all, write_new
 from .listing import list_sessions
-from .pages import PAGE_BYTES, pages_of
+from .pages import PAGE_BYTES
+from .reading import ReadLog, read_log, read_on
 from .writer import JsonlWriter
 
 __all__ = ["JsonlStore"]
@@ -78,7 +79,7 @@ class JsonlStore:
         log = self._log(session_id)
         try:
             self._make_folder(log.parent)
-            fd, size = self._publish(log, lines)
+            fd, size, crc = self._publish(log, lines)
         except FileExistsError:
             raise StoreError(
                 f"a session {session_id!r} exists already at {log.parent}; open it, or choose another id"
@@ -92,6 +93,7 @@ class JsonlStore:
             size=size,
             folders=self._folders(log),
             durable=True,
+            crc=crc,
             page_bytes=self._page_bytes,
         )
         try:
@@ -114,32 +116,32 @@ class JsonlStore:
         try:
             if not self._ops.lock(fd):
                 raise SessionLocked(self._locked(session_id, log.parent))
-            stored, size = self._parsed(log)
+            found = read_on(self._ops, log, self._page_bytes) or self._read(log)
         except OSError as exc:
             self._ops.close(fd)
             raise StoreError(f"session {session_id!r} cannot be opened at {log}: {exc}") from exc
         except BaseException:
             self._ops.close(fd)
             raise
-        whole, newline = size
         writer = JsonlWriter(
             self._ops,
             log,
             fd,
-            size=whole,
-            torn=stored.torn,
-            newline=newline,
+            size=found.size,
+            torn=found.stored.torn,
+            newline=found.newline,
             folders=self._folders(log),
+            crc=found.crc,
             page_bytes=self._page_bytes,
         )
         self._sign(log.parent)
         self._writers[session_id] = writer
-        return stored, writer
+        return found.stored, writer
 
     def read(self, session_id: str, start: int = 0) -> StoredLog:
         """Read a session; see Store."""
         try:
-            stored, _ = self._parsed(self._log(session_id))
+            stored = self._read(self._log(session_id)).stored
         except OSError as exc:
             raise self._unreadable(session_id, exc) from exc
         return StoredLog(stored.lines[start:], stored.torn) if start else stored
@@ -188,16 +190,8 @@ class JsonlStore:
             raise StoreError(f"the blob at {path} is damaged: its SHA-256 is not its name; put it again")
         return data
 
-    def _parsed(self, log: Path) -> tuple[StoredLog, tuple[int, bool]]:
-        """The log as it stands, where its whole lines end, and whether the last of them lacks its newline."""
-        data = self._ops.read(log, 0, self._long_bytes + 1)
-        if len(data) <= self._long_bytes:
-            stored = parse_log(data)
-            whole = len(data) - len(stored.torn)
-            return stored, (whole, whole > 0 and data[whole - 1 : whole] != b"\n")
-        pages, end, rest = pages_of(self._ops, log, 0, None, self._page_bytes)
-        last, torn = split_tail(rest)
-        return StoredLog(Pages(pages, [last] if last else []), torn), (end + len(last), bool(last))
+    def _read(self, log: Path) -> ReadLog:
+        return read_log(self._ops, log, self._long_bytes, self._page_bytes)
 
     # --- paths -----------------------------------------------------------------------------------------
 
@@ -230,29 +224,30 @@ class JsonlStore:
 
     # --- files -----------------------------------------------------------------------------------------
 
-    def _publish(self, log: Path, lines: Sequence[bytes]) -> tuple[int, int]:
-        """Make the log under its name, whole or not at all; returns it open and locked, and its size."""
+    def _publish(self, log: Path, lines: Sequence[bytes]) -> tuple[int, int, int]:
+        """Make the log under its name, whole or not at all; returns it open and locked, its size and its CRC."""
         if log.exists():
             raise FileExistsError(log)
         temporary = log.with_name(f".log.{unique()}")
         fd = self._ops.open(temporary, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_EXCL)
         try:
             self._ops.lock(fd)
-            size = 0
+            size = crc = 0
             for first in range(0, len(lines), _LINES_AT_ONCE):
-                part = lines[first : first + _LINES_AT_ONCE]
-                write_all(self._ops, fd, b"\n".join(part) + b"\n")
-                size += sum(map(len, part)) + len(part)
+                part = b"\n".join(lines[first : first + _LINES_AT_ONCE]) + b"\n"
+                write_all(self._ops, fd, part)
+                size += len(part)
+                crc = crc32(part, crc)
             self._ops.fsync(fd)
             if not self._ops.link(temporary, log):
                 self._publish_without_links(temporary, log)
-                return fd, size
+                return fd, size, crc
         except BaseException:
             self._ops.close(fd)
             forget(self._ops, temporary)
             raise
         forget(self._ops, temporary)
-        return fd, size
+        return fd, size, crc
 
     def _publish_without_links(self, temporary: Path, log: Path) -> None:
         if log.exists():
