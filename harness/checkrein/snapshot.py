@@ -14,7 +14,7 @@ import msgspec
 from msgspec import Struct
 
 from . import __version__
-from .events import RequestHeader, RequestStart, SessionCreated, TurnEnd
+from .events import FORMAT, RequestHeader, RequestStart, SessionCreated, TurnEnd
 from .messages import Content, Message, Source, Usage
 from .rules import FOLD
 from .state import Pending, State
@@ -39,9 +39,10 @@ OWED = ("_owed", "_names", "_got", "_begun", "_ended", "_held")
 
 
 class Fold(Struct, frozen=True, array_like=True):
-    """What made a snapshot: the fold's number, the package's version, and the balance rules that took part."""
+    """What made a snapshot: the fold's number, the log's format, the package's version, the balance rules."""
 
     number: int
+    format: int
     version: str
     pairs: list[tuple[str, str, str, str]]
 
@@ -178,7 +179,7 @@ def _fold(state: State) -> Fold | None:
     pairs = {name: kind.balance for name, kind in state.types.items() if kind.balance is not None}
     if {balance.closes: balance for balance in pairs.values()} != state.closes:
         return None
-    return Fold(FOLD, __version__, [(name, rule.opens, rule.closes, rule.key) for name, rule in pairs.items()])
+    return Fold(FOLD, FORMAT, __version__, [(name, rule.opens, rule.closes, rule.key) for name, rule in pairs.items()])
 
 
 def _carried(kind: type[S], source: object) -> S:

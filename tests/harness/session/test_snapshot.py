@@ -174,7 +174,12 @@ def test_no_other_fold_is_believed() -> None:
     assert restored(data, projections({**PAIR, "note/seen": EventType("note/seen", model_visible=True)})) is not None
     for name, types in OTHERS.items():
         assert restored(data, projections(types)) is None, name
-    for other in ({"number": FOLD + 1}, {"number": FOLD - 1}, {"version": f"{checkrein.__version__}.1"}):
+    for other in (
+        {"number": FOLD + 1},
+        {"number": FOLD - 1},
+        {"format": ev.FORMAT + 1},
+        {"version": f"{checkrein.__version__}.1"},
+    ):
         assert restored(forged(data, **other), projections(PAIR)) is None, other
     assert restored(forged(data), projections(PAIR)) is not None
 
