@@ -23,7 +23,7 @@ from checkrein.events import FORMAT, AnyEvent, FreeEvent, InboxAccepted, Session
 from checkrein.log import Pages
 from checkrein.messages import USER, TextBlock
 from checkrein.recovery import recover, reopen
-from checkrein.store import Rereading, SessionInfo, Store
+from checkrein.store import Rereading, SessionInfo, Snapshot, Snapshotting, Store
 
 __all__ = ["StoreCase", "store_conformance", "sample_lines", "CHECKS"]
 
@@ -186,6 +186,30 @@ def reading_back(case: StoreCase, folder: Path) -> None:
         for others in (lines[:6], lines[1:3], (*lines, *lines), sample_lines(7, agent="other")):
             assert not writer.reread(others, len(others)), "these are not the last lines it took"
     writer.close()
+
+
+def keeping_snapshots(case: StoreCase, folder: Path) -> None:
+    """A snapshot that a writer can keep is given back on opening, for exactly the lines it stands for."""
+    lines = sample_lines(9)
+    case.make(folder).create("s", lines[:1]).close()
+    for upto in (3, 5, 8):
+        found, writer = reopen(case.make(folder), "s")
+        if not isinstance(writer, Snapshotting):
+            return writer.close()
+        writer.append(lines[len(found.lines) : upto])
+        writer.keep(b"of %d" % upto)
+        writer.append(lines[upto : upto + 1])
+        writer.close()
+        log, writer = case.make(folder).open("s")
+        writer.close()
+        assert tuple(log.lines) == lines[: upto + 1] and log.snapshot == Snapshot(upto, b"of %d" % upto), log
+        assert isinstance(log.lines, Pages) and not log.lines.upto(upto).recent
+    for wrong in (lines[:7], lines[1:], (*lines[:3], *lines[4:]), ()) if case.set_raw is not None else ():
+        case.set_raw(case.make(folder), "s", b"\n".join(wrong) + b"\n")  # type: ignore[misc]
+        log, writer = case.make(folder).open("s")
+        writer.close()
+        assert log.snapshot is None, "it was made of other lines"
+    return None
 
 
 def continuing(case: StoreCase, folder: Path) -> None:
@@ -358,6 +382,7 @@ CHECKS: dict[str, Callable[[StoreCase, Path], None]] = {
         one_writer,
         closing,
         reading_back,
+        keeping_snapshots,
         continuing,
         bad_ids,
         bad_lines,
