@@ -251,8 +251,11 @@ def test_who_only_reads_gets_none(tmp_path: Path) -> None:
 # --- logs that have none -------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("wrong", ["gap", "named gap", "junk", "doubled", "glued", "late", "newer", "open turn"])
-def test_R1_no_snapshot_is_made_of_it(wrong: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "wrong", ["gap", "named gap", "gap foretold", "junk", "doubled", "glued", "late", "newer", "open turn"]
+)
+@pytest.mark.parametrize("how", [{}, {"long_bytes": 0, "page_bytes": 9_000}], ids=["in memory", "in pages"])
+def test_R1_no_snapshot_is_made_of_it(wrong: str, how: dict[str, Any], tmp_path: Path) -> None:
     row = [seal(encode(ev.FreeEvent("sample/row", seq, 0, {"text": "x"}))) for seq in range(1_200)]
     created = ev.SessionCreated(0, 0, format=ev.FORMAT + (wrong == "newer"), session="s", agent="main")
     row[0] = seal(encode(created))
@@ -260,6 +263,8 @@ def test_R1_no_snapshot_is_made_of_it(wrong: str, tmp_path: Path) -> None:
         del row[7]
     elif wrong == "named gap":
         row[9:12] = [seal(encode(ev.LogGap(11, 0, after=8, before=11, skipped_bytes=0)))]
+    elif wrong == "gap foretold":
+        row[9] = seal(encode(ev.LogGap(9, 0, after=1_300, before=1_310, skipped_bytes=0)))
     elif wrong == "junk":
         row.insert(5, b"junk")
     elif wrong == "doubled":
@@ -271,7 +276,7 @@ def test_R1_no_snapshot_is_made_of_it(wrong: str, tmp_path: Path) -> None:
     elif wrong == "open turn":
         row[-1] = seal(encode(ev.TurnStart(1_199, 0, turn=1, trigger={})))
     put(tmp_path, raw(row))
-    store = JsonlStore(tmp_path)
+    store = JsonlStore(tmp_path, **how)
     if wrong == "newer":
         with pytest.raises(Exception, match="newer checkrein"):
             reopen(store, "s", {})
