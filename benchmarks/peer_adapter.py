@@ -210,14 +210,16 @@ class Checkrein(Peer):
         await self.close(held)
 
     async def load(self, path):
-        from checkrein.recovery import recover
+        from checkrein.recovery import reopen
         from checkrein.session import Session
         from checkrein_persistence import JsonlStore
 
         store = JsonlStore(path)
         info = next(store.list())
-        found = recover(store.read(info.id))
-        return len(Session.load(info.id, found.events, found.lines).state.history.messages)
+        found, writer = reopen(store, info.id, {})
+        writer.close()
+        session = Session.load(info.id, found.events, found.lines, {}, found.state)
+        return len(session.state.history.messages)
 
 
 def next_number():

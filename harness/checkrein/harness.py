@@ -296,11 +296,8 @@ class Harness:
         self.agents.remove(agent)
         for feed in self.feeds:
             feed.drop(agent)
-        writer, agent.session.writer = agent.session.writer, None
-        if writer is None:
-            return
         try:
-            writer.close()
+            agent.session.release()
         except BaseException as exc:
             if isinstance(exc, KeyboardInterrupt) or ours(exc):
                 raise

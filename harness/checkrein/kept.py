@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, overload
 from .codec import seal_from
 from .errors import StoreError
 from .log import KEPT, LONG, Pages, decoded, place_of
+from .snapshot import keep
 from .store import Rereading
 
 if TYPE_CHECKING:
@@ -114,6 +115,20 @@ class Kept:
             count = min(count, in_memory - len(self.events) + place_of(self.events, start))
         if count > 0 and (moved := self._left_to_store(count)) is not None:
             self._surely_hold(*moved)
+
+    def release(self) -> None:
+        """Close the writer, keeping a snapshot before if that is worth it; nothing without one.
+
+        Raises:
+            As Writer.close; it is let go all the same.
+        """
+        writer, self.writer = self.writer, None
+        if writer is None:
+            return
+        try:
+            keep(self.state, writer, len(self))
+        finally:
+            writer.close()
 
     def _left_to_store(self, count: int) -> tuple[Pages[AnyEvent], Pages[bytes]] | None:
         """Events and lines as they are when the first `count` in memory are left to the store; None if it cannot."""

@@ -6,23 +6,22 @@ Pure: the same bytes give the same answer, and no bytes give an exception. Closi
 
 from __future__ import annotations
 
-import re
 from bisect import bisect_left
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from operator import attrgetter
 from typing import TYPE_CHECKING
-from zlib import crc32
 
 from msgspec import Struct, field
 
-from .codec import SUFFIX_BYTES, DamagedLine, decode, decode_all
 from .errors import StoreError
 from .events import FORMAT, AnyEvent, FreeEvent, InboxAccepted, LogGap, SessionCreated
 from .log import Page, Pages, decoded, without_gc
 from .messages import content_text
 from .rules import fold_all
+from .salvage import Damage, judged, parse_log, salvage, split_tail
 from .session import projections
-from .store import SessionInfo, Store, StoredLog, Writer
+from .snapshot import keep, restored
+from .store import SessionInfo, Snapshot, Snapshotting, Store, StoredLog, Writer
 from .text import preview
 
 if TYPE_CHECKING:
@@ -38,9 +37,6 @@ TITLE_CHARS = 80
 
 _CHUNK = 1_024
 _seq = attrgetter("seq")
-_SEAL = re.compile(rb',"crc":"([0-9a-f]{8})"\}')
-_START = re.compile(rb'\{"type":"')
-_SEARCH = 64  # salvage may read a damaged stretch this many times, so that hostile bytes cost linear time
 
 
 class Gap(Struct, frozen=True):
@@ -68,6 +64,8 @@ class Recovered(Struct, frozen=True):
         skipped_bytes: all bytes that are no event, or one whose seq came before; the torn tail not included.
         read_only: a newer version began this log; it may be read, not continued.
         state: the projections of the events, if they were made on the way; Session.load makes them otherwise.
+        plain: the log holds these lines, seq 0, 1, 2 and so on, and nothing else before its torn tail.
+        known: how many of the events a snapshot stood for, so that nobody folded them again.
     """
 
     events: Sequence[AnyEvent]
@@ -77,6 +75,8 @@ class Recovered(Struct, frozen=True):
     skipped_bytes: int = 0
     read_only: bool = False
     state: State | None = None
+    plain: bool = False
+    known: int = 0
 
 
 def recover(stored: StoredLog, types: dict[str, EventType] | None = None) -> Recovered:
@@ -88,25 +88,28 @@ def recover(stored: StoredLog, types: dict[str, EventType] | None = None) -> Rec
 
     Args:
         stored: what the store found.
-        types: event types that plugins registered, by name. With them the projections of a long log are made
-            on the way, so that nobody has to read it again.
+        types: event types that plugins registered, by name. With them the projections are made on the way, from
+            the log's snapshot if it has one for them.
 
     Returns:
         The events with their lines, and what is missing between them.
     """
-    if isinstance(stored.lines, Pages):
-        found = _recover_pages(stored.lines, stored.torn, types)
-        if found is not None:
-            return found
     with without_gc(len(stored.lines)):
-        events, lines, damage, contiguous = _read(stored.lines)
-    gaps: list[Gap] = []
-    if not contiguous:
-        events, lines = _in_order(events, lines, damage)
-        gaps = _gaps(_jumps(events, -1), _named(events), damage)
+        if isinstance(stored.lines, Pages) and (found := _recover_pages(stored, stored.lines, types)) is not None:
+            return found
+        events, lines, damage, plain = _read(stored.lines)
+        gaps: list[Gap] = []
+        named = _named(events)
+        if not plain:
+            events, lines = _in_order(events, lines, damage)
+            gaps = _gaps(_jumps(events, -1), named, damage)
+        state = None
+        if types is not None:
+            state = projections(types)
+            fold_all(state, events)
     read_only = bool(events) and _is_newer(events[0])
     skipped = sum(size for _, size in damage)
-    return Recovered(events, lines, gaps, stored.torn, skipped, read_only)
+    return Recovered(events, lines, gaps, stored.torn, skipped, read_only, state, plain and not named)
 
 
 def reopen(store: Store, session_id: str, types: dict[str, EventType] | None = None) -> tuple[Recovered, Writer]:
@@ -125,64 +128,20 @@ def reopen(store: Store, session_id: str, types: dict[str, EventType] | None = N
     stored, writer = store.open(session_id)
     try:
         found = recover(stored, types)
+        if found.read_only:
+            raise StoreError(
+                f"session {session_id!r} was begun by a newer checkrein (this one writes format {FORMAT}); "
+                "read it, or continue it with a newer version"
+            )
+        writer.taken = len(found.lines)
+        if isinstance(writer, Snapshotting):
+            writer.covered = found.known if found.plain else None
+        if found.state is not None:
+            keep(found.state, writer, len(found.lines))
     except BaseException:  # a long log is still being read here
         writer.close()
         raise
-    if found.read_only:
-        writer.close()
-        raise StoreError(
-            f"session {session_id!r} was begun by a newer checkrein (this one writes format {FORMAT}); "
-            "read it, or continue it with a newer version"
-        )
-    writer.taken = len(found.lines)
     return found, writer
-
-
-def parse_log(data: bytes) -> StoredLog:
-    """Divide a log's bytes into lines and a torn tail, as a store owes them."""
-    lines = data.split(b"\n")
-    whole, torn = split_tail(lines.pop())
-    if whole:
-        lines.append(whole)
-    return StoredLog(lines, torn)
-
-
-def salvage(data: bytes) -> Iterator[bytes]:
-    """Yield the sealed lines within damaged bytes, in order.
-
-    A line begins with `{"type":"` and its seal says where it ends, so two glued together (a lost
-    newline) or one behind a fragment (an append after a crash) are found whole.
-    """
-    view = memoryview(data)
-    budget = _SEARCH * len(data)
-    begin = 0
-    for seal in _SEAL.finditer(data):
-        wanted = int(seal[1], 16)
-        for start in _START.finditer(data, begin, seal.start()):
-            budget -= seal.start() - start.start()
-            if crc32(view[start.start() : seal.start()]) == wanted:
-                yield data[start.start() : seal.end()]
-                begin = seal.end()
-                break
-            if budget < 0:
-                return
-
-
-def split_tail(tail: bytes) -> tuple[bytes, bytes]:
-    """Divide the bytes behind a log's last newline into what is still whole and what is torn.
-
-    Stores call it when they open a log: a last event that lacks only its newline is not lost.
-
-    Args:
-        tail: the bytes behind the last newline.
-
-    Returns:
-        The part up to the last whole event, which becomes a line, and the rest, which is set aside.
-    """
-    end = 0
-    for line in salvage(tail):
-        end = tail.index(line, end) + len(line)
-    return tail[:end], tail[end:]
 
 
 def summary(
@@ -221,58 +180,72 @@ def summary(
     )
 
 
-_Damage = list[tuple[int, int]]  # (the seq before it in the file, bytes)
-
-
-def _read(stored: Sequence[bytes]) -> tuple[list[AnyEvent], list[bytes], _Damage, bool]:
-    """Decode all good lines in file order, and say whether their seqs are simply 0, 1, 2, ..."""
+def _read(stored: Sequence[bytes]) -> tuple[list[AnyEvent], list[bytes], Damage, bool]:
+    """Decode all good lines in file order, and say whether they are all there are and their seqs simply 0, 1, 2, ..."""
     events: list[AnyEvent] = []
     lines: list[bytes] = []
-    damage: _Damage = []
-    contiguous = True
+    damage: Damage = []
+    plain = True
     for first in range(0, len(stored), _CHUNK):
-        found, kept = _good(stored[first : first + _CHUNK], events[-1].seq if events else -1, damage)
-        contiguous = contiguous and list(map(_seq, found)) == list(range(len(events), len(events) + len(found)))
+        chunk = stored[first : first + _CHUNK]
+        found, kept = judged(chunk, events[-1].seq if events else -1, damage)
+        plain = plain and kept is chunk and list(map(_seq, found)) == list(range(len(events), len(events) + len(found)))
         events += found
         lines += kept
-    return events, lines, damage, contiguous
+    return events, lines, damage, plain
 
 
-def _recover_pages(stored: Pages[bytes], torn: bytes, types: dict[str, EventType] | None) -> Recovered | None:
+def _recover_pages(stored: StoredLog, all_lines: Pages[bytes], types: dict[str, EventType] | None) -> Recovered | None:
     """As recover, of a log too long to be kept: None if events are late, so that all of them have to be sorted."""
-    events: Pages[AnyEvent] = Pages()
-    lines: Pages[bytes] = Pages()
-    damage: _Damage = []
+    lines, state = _beginning(all_lines, stored.snapshot, types)
+    known = len(lines)
+    events = Pages([decoded(page) for page in lines.pages])
+    damage: Damage = []
     jumps: list[tuple[int, int]] = []
     named: set[tuple[int, int]] = set()
-    state = projections(types) if types is not None else None
-    read_only, last, before = False, -1, -1  # the last seq that counts, and the last one in the file
-    with without_gc(len(stored)):
-        for page in (*stored.pages, Page(len(stored.recent), stored.recent.copy)):
-            raw = page.read()
-            found, kept = _good(raw, before, damage)
-            if list(map(_seq, found)) != list(range(last + 1, last + 1 + len(found))):
-                rising = _rising(found, last)
-                jumps += _jumps([found[index] for index in rising], last)
-                if not _repeats(found, kept, rising, before, jumps, damage):
-                    return None
-                before = found[-1].seq
-                found, kept = [found[index] for index in rising], [kept[index] for index in rising]
-            elif found:
-                before = found[-1].seq
-            if not found:
-                continue
-            if not events:
-                read_only = _is_newer(found[0])
-            named |= _named(found)
-            if state is not None:
-                fold_all(state, found)
-            good = page if kept is raw else _good_page(page, last, len(found))
-            lines.add(good)
-            events.add(decoded(good))
-            last = found[-1].seq
+    plain, read_only = True, False
+    last = before = known - 1  # the last seq that counts, and the last one in the file
+    for page in (*all_lines.pages[len(lines.pages) :], Page(len(all_lines.recent), all_lines.recent.copy)):
+        raw = page.read()
+        found, kept = judged(raw, before, damage)
+        plain = plain and kept is raw
+        if list(map(_seq, found)) != list(range(last + 1, last + 1 + len(found))):
+            plain = False
+            rising = _rising(found, last)
+            jumps += _jumps([found[index] for index in rising], last)
+            if not _repeats(found, kept, rising, before, jumps, damage):
+                return None
+            before = found[-1].seq
+            found, kept = [found[index] for index in rising], [kept[index] for index in rising]
+        elif found:
+            before = found[-1].seq
+        if not found:
+            continue
+        if not events:
+            read_only = _is_newer(found[0])
+        named |= _named(found)
+        if state is not None:
+            fold_all(state, found)
+        good = page if kept is raw else _good_page(page, last, len(found))
+        lines.add(good)
+        events.add(decoded(good))
+        last = found[-1].seq
     skipped = sum(size for _, size in damage)
-    return Recovered(events, lines, _gaps(jumps, named, damage), torn, skipped, read_only, state)
+    gaps = _gaps(jumps, named, damage)
+    return Recovered(events, lines, gaps, stored.torn, skipped, read_only, state, plain and not named, known)
+
+
+def _beginning(
+    lines: Pages[bytes], snapshot: Snapshot | None, types: dict[str, EventType] | None
+) -> tuple[Pages[bytes], State | None]:
+    """The lines that need not be judged again, with their projections: none, unless the log's snapshot is of use."""
+    if types is None:
+        return Pages(), None
+    if snapshot is not None and not (first := lines.upto(snapshot.count)).recent and len(first) == snapshot.count:
+        state = restored(snapshot.data, projections(types))
+        if state is not None and state.next_seq == snapshot.count:
+            return first, state
+    return Pages(), projections(types)
 
 
 def _rising(events: Sequence[AnyEvent], last: int) -> list[int]:
@@ -291,7 +264,7 @@ def _repeats(
     rising: Sequence[int],
     before: int,
     jumps: Sequence[tuple[int, int]],
-    damage: _Damage,
+    damage: Damage,
 ) -> bool:
     """Whether all that do not rise were there before: then they are damage. One that fills a gap is not."""
     for index in sorted(set(range(len(events))) - set(rising)):
@@ -317,45 +290,13 @@ def _good_page(page: Page[bytes], last: int, length: int) -> Page[bytes]:
     """The good lines of a damaged page: what they are is found anew whenever they are read."""
 
     def read() -> list[bytes]:
-        found, kept = _good(page.read(), -1, [])
+        found, kept = judged(page.read(), -1, [])
         return [kept[index] for index in _rising(found, last)]
 
     return Page(length, read)
 
 
-def _good(chunk: Sequence[bytes], last: int, damage: _Damage) -> tuple[list[AnyEvent], Sequence[bytes]]:
-    """The events of some lines in file order, with their lines: `chunk` itself if nothing is wrong with it."""
-    try:
-        return decode_all(chunk), chunk
-    except DamagedLine:
-        pass
-    events: list[AnyEvent] = []
-    lines: list[bytes] = []
-    for line in chunk:
-        end = 0
-        for part in (line,) if _is_sealed(line) else salvage(line):
-            try:
-                event = decode(part)
-            except DamagedLine:
-                continue
-            begin = line.index(part, end)
-            if begin > end:
-                damage.append((last, begin - end))
-            end = begin + len(part)
-            last = event.seq
-            events.append(event)
-            lines.append(part)
-        if end < len(line):
-            damage.append((last, len(line) - end))
-    return events, lines
-
-
-def _is_sealed(line: bytes) -> bool:
-    head = line[:-SUFFIX_BYTES]
-    return line[-SUFFIX_BYTES:] == b',"crc":"%08x"}' % crc32(head)
-
-
-def _in_order(events: list[AnyEvent], lines: list[bytes], damage: _Damage) -> tuple[list[AnyEvent], list[bytes]]:
+def _in_order(events: list[AnyEvent], lines: list[bytes], damage: Damage) -> tuple[list[AnyEvent], list[bytes]]:
     """Sort by seq; the first of a seq wins, what loses is counted as damage."""
     place: dict[int, int] = {}
     for index, event in enumerate(events):
@@ -369,7 +310,7 @@ def _named(events: Sequence[AnyEvent]) -> set[tuple[int, int]]:
     return {(event.after, event.before) for event in events if type(event) is LogGap}
 
 
-def _gaps(jumps: Sequence[tuple[int, int]], named: set[tuple[int, int]], damage: _Damage) -> list[Gap]:
+def _gaps(jumps: Sequence[tuple[int, int]], named: set[tuple[int, int]], damage: Damage) -> list[Gap]:
     """The jumps of seq that the log does not name itself, with the bytes lost in each."""
     sizes = sorted(damage)
     gaps = []

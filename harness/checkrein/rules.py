@@ -29,7 +29,11 @@ from .state import (
     refuse,
 )
 
-__all__ = ["RULES", "check", "apply", "fold_all"]
+__all__ = ["FOLD", "RULES", "check", "apply", "fold_all"]
+
+FOLD = 1
+"""The fold's number. Raise it whenever some log folds to another state than before, or snapshot.py carries it otherwise
+(a test notices most of it): what was kept of an older fold is then not used."""
 
 Check: TypeAlias = Callable[[State, Any], None]
 Apply: TypeAlias = Callable[[State, Any], None]

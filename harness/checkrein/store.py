@@ -22,8 +22,10 @@ __all__ = [
     "Store",
     "SessionInfo",
     "StoredLog",
+    "Snapshot",
     "Writer",
     "Rereading",
+    "Snapshotting",
     "Accounting",
     "check_session_id",
     "check_lines",
@@ -86,6 +88,18 @@ class SessionInfo(Struct, frozen=True):
     problem: str | None = None
 
 
+class Snapshot(Struct, frozen=True):
+    """What was kept beside a log to open it sooner (Snapshotting): a cache, which may be lost at any time.
+
+    Attributes:
+        count: the first lines it was made of, this many; the store has found their bytes to be the same ones.
+        data: what was kept; no store looks into it.
+    """
+
+    count: int
+    data: bytes
+
+
 class StoredLog(Struct, frozen=True):
     """What a store found when it opened a session.
 
@@ -94,10 +108,13 @@ class StoredLog(Struct, frozen=True):
             that can read parts of a long log gives `log.Pages`: then nobody keeps more of it than is recent.
         torn: what `recovery.split_tail` calls torn of the bytes behind the last newline (R1); what it
             calls whole is the last of the lines.
+        snapshot: of the lines' beginning, where one of their pages ends; None if there is none that fits, or the
+            log was not opened to continue it.
     """
 
     lines: Sequence[bytes]
     torn: bytes = b""
+    snapshot: Snapshot | None = None
 
 
 @runtime_checkable
@@ -154,6 +171,26 @@ class Rereading(Writer, Protocol):
 
 
 @runtime_checkable
+class Snapshotting(Writer, Protocol):
+    """A writer that can keep a snapshot of the log beside it, which the next `open` gives back; no writer must.
+
+    Attributes:
+        covered: of how many lines a snapshot is kept, 0 without one. `keep` counts; `recovery.reopen` sets it
+            after recovery, to None if the log holds anything but its events: then no snapshot of it is made.
+    """
+
+    covered: int | None
+
+    def keep(self, data: bytes) -> None:
+        """Keep a snapshot of all lines it has taken, in the place of the one before; it is not synced.
+
+        Raises:
+            OSError, StoreError: it is not kept; the one before may be there still.
+        """
+        ...
+
+
+@runtime_checkable
 class Store(Protocol):
     """Keeps sessions.
 
@@ -174,7 +211,7 @@ class Store(Protocol):
     def open(self, session_id: str) -> tuple[StoredLog, Writer]:
         """Open a session to continue it, taking the lock (callers want `recovery.reopen`).
 
-        Opening alone changes no byte. Before the first append a torn tail is set aside; what is damaged
+        Opening alone changes no byte of the log. Before the first append a torn tail is set aside; what is damaged
         elsewhere stays as it is, and what is appended begins on a line of its own.
 
         Raises:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from .store import Rereading, Store, Writer
+from .store import Rereading, Snapshotting, Store, Writer
 
 if TYPE_CHECKING:
     from .log import Page
@@ -41,6 +41,16 @@ class LazyWriter:
         """Give back lines the store has taken, if its writer can; see Rereading."""
         writer = self._writer
         return writer.reread(lines, count) if isinstance(writer, Rereading) else ()
+
+    @property
+    def covered(self) -> int | None:
+        """Of how many lines the store keeps a snapshot, None if it cannot; see Snapshotting."""
+        return self._writer.covered if isinstance(self._writer, Snapshotting) else None
+
+    def keep(self, data: bytes) -> None:
+        """Keep a snapshot, if the store's writer can; see Snapshotting."""
+        if isinstance(self._writer, Snapshotting):
+            self._writer.keep(data)
 
     def sync(self) -> None:
         """Make what was taken survive power loss."""

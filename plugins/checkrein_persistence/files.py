@@ -10,7 +10,7 @@ import errno
 import os
 from pathlib import Path
 
-__all__ = ["FileOps"]
+__all__ = ["FileOps", "forget", "replace", "unique", "write_all", "write_new"]
 
 _NO_LINK = {errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK, errno.EXDEV}
 _LOCK_BYTE = 2**31 - 2  # Windows locks a range of bytes; this one lies behind any that are read
@@ -117,3 +117,62 @@ def _lock_windows(fd: int) -> bool:
     finally:
         os.lseek(fd, place, os.SEEK_SET)
     return True
+
+
+def write_all(ops: FileOps, fd: int, data: bytes) -> None:
+    """Write all of the data, however little each write takes.
+
+    Raises:
+        OSError: a part may have been written.
+    """
+    while data:
+        written = ops.write(fd, data)
+        if written <= 0:
+            raise OSError(errno.EIO, "write() took nothing")
+        data = data[written:]
+
+
+def write_new(ops: FileOps, path: Path, data: bytes, *, durable: bool) -> None:
+    """Write a file that is not there yet; nothing is left of it where that fails.
+
+    Raises:
+        OSError: it could not be written.
+    """
+    fd = ops.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL)
+    try:
+        write_all(ops, fd, data)
+        if durable:
+            ops.fsync(fd)
+    except BaseException:
+        ops.close(fd)
+        forget(ops, path)
+        raise
+    ops.close(fd)
+
+
+def replace(ops: FileOps, path: Path, data: bytes) -> None:
+    """Put a small file in its place in one piece; the next sync of a log does not wait for it.
+
+    Raises:
+        OSError: the file before it is there still, if there was one.
+    """
+    temporary = path.with_name(f".{path.name.removeprefix('.')}.{unique()}")
+    write_new(ops, temporary, data, durable=False)
+    try:
+        ops.rename(temporary, path)
+    except BaseException:
+        forget(ops, temporary)
+        raise
+
+
+def forget(ops: FileOps, path: Path) -> None:
+    """Remove a file that nobody reads, if it can be removed."""
+    try:
+        ops.unlink(path)
+    except OSError:
+        pass  # a leftover without meaning: nothing reads a name that begins with a dot
+
+
+def unique() -> str:
+    """A part of a name that nobody else has."""
+    return f"{os.getpid()}.{os.urandom(6).hex()}"

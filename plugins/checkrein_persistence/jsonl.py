@@ -6,6 +6,7 @@
 .checkrein/sessions/<id>/log.jsonl    the log; locked while it is written
 .checkrein/sessions/<id>/log.torn     torn tails that were set aside, one a line
 .checkrein/sessions/<id>/owner.json   who writes it, or did last
+.checkrein/sessions/<id>/snapshot     what opening the log sooner needs; can be deleted without loss
 .checkrein/sessions/<id>/blobs/       by SHA-256
 """
 
@@ -20,18 +21,18 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 from weakref import WeakValueDictionary
+from zlib import crc32
 
 import msgspec
 
 from checkrein.errors import SessionLocked, SessionNotFound, StoreError
-from checkrein.log import Pages
-from checkrein.recovery import parse_log, split_tail
 from checkrein.store import SessionInfo, StoredLog, check_lines, check_session_id
 
-from .files import FileOps
+from .files import FileOps, forget, replace, unique, write_all, write_new
 from .listing import list_sessions
-from .pages import PAGE_BYTES, pages_of
-from .writer import JsonlWriter, write_all
+from .pages import PAGE_BYTES
+from .reading import ReadLog, read_log, read_on
+from .writer import JsonlWriter
 
 __all__ = ["JsonlStore"]
 
@@ -81,7 +82,7 @@ class JsonlStore:
         log = self._log(session_id)
         try:
             self._make_folder(log.parent)
-            fd, size = self._publish(log, lines)
+            fd, size, crc = self._publish(log, lines)
         except FileExistsError:
             raise StoreError(
                 f"a session {session_id!r} exists already at {log.parent}; open it, or choose another id"
@@ -95,6 +96,7 @@ class JsonlStore:
             size=size,
             folders=self._folders(log),
             durable=True,
+            crc=crc,
             page_bytes=self._page_bytes,
         )
         try:
@@ -103,7 +105,7 @@ class JsonlStore:
             self._writers[session_id] = writer
         except BaseException:  # whoever asked does not have it: it must not stand in the way of the next try
             writer.close()
-            self._forget(log)
+            forget(self._ops, log)
             raise
         return writer
 
@@ -117,32 +119,32 @@ class JsonlStore:
         try:
             if not self._ops.lock(fd):
                 raise SessionLocked(self._locked(session_id, log.parent))
-            stored, size = self._parsed(log)
+            found = read_on(self._ops, log, self._page_bytes) or self._read(log)
         except OSError as exc:
             self._ops.close(fd)
             raise StoreError(f"session {session_id!r} cannot be opened at {log}: {exc}") from exc
         except BaseException:
             self._ops.close(fd)
             raise
-        whole, newline = size
         writer = JsonlWriter(
             self._ops,
             log,
             fd,
-            size=whole,
-            torn=stored.torn,
-            newline=newline,
+            size=found.size,
+            torn=found.stored.torn,
+            newline=found.newline,
             folders=self._folders(log),
+            crc=found.crc,
             page_bytes=self._page_bytes,
         )
         self._sign(log.parent)
         self._writers[session_id] = writer
-        return stored, writer
+        return found.stored, writer
 
     def read(self, session_id: str, start: int = 0) -> StoredLog:
         """Read a session; see Store."""
         try:
-            stored, _ = self._parsed(self._log(session_id))
+            stored = self._read(self._log(session_id)).stored
         except OSError as exc:
             raise self._unreadable(session_id, exc) from exc
         return StoredLog(stored.lines[start:], stored.torn) if start else stored
@@ -167,8 +169,8 @@ class JsonlStore:
                 return sha256
             self._make_folder(path.parent)
             writer = self._live(session_id)
-            temporary = path.with_name(f".{sha256[:16]}.{_unique()}")
-            self._write_new(temporary, data, durable=writer is None)
+            temporary = path.with_name(f".{sha256[:16]}.{unique()}")
+            write_new(self._ops, temporary, data, durable=writer is None)
             self._ops.rename(temporary, path)
             folders = (path.parent, path.parent.parent)
             if writer is None:
@@ -193,7 +195,7 @@ class JsonlStore:
 
     def put_accounts(self, data: bytes) -> None:
         """Keep what the hooks of the last run cost; see Accounting."""
-        self._replace(self._accounts, data)
+        replace(self._ops, self._accounts, data)
 
     def accounts(self, most: int) -> bytes | None:
         """Return what the hooks of the last run cost; see Accounting."""
@@ -203,16 +205,8 @@ class JsonlStore:
             raise OSError(errno.EINVAL, "expected a file", str(self._accounts))
         return self._ops.read(self._accounts, 0, most)
 
-    def _parsed(self, log: Path) -> tuple[StoredLog, tuple[int, bool]]:
-        """The log as it stands, where its whole lines end, and whether the last of them lacks its newline."""
-        data = self._ops.read(log, 0, self._long_bytes + 1)
-        if len(data) <= self._long_bytes:
-            stored = parse_log(data)
-            whole = len(data) - len(stored.torn)
-            return stored, (whole, whole > 0 and data[whole - 1 : whole] != b"\n")
-        pages, end, rest = pages_of(self._ops, log, 0, None, self._page_bytes)
-        last, torn = split_tail(rest)
-        return StoredLog(Pages(pages, [last] if last else []), torn), (end + len(last), bool(last))
+    def _read(self, log: Path) -> ReadLog:
+        return read_log(self._ops, log, self._long_bytes, self._page_bytes)
 
     # --- paths -----------------------------------------------------------------------------------------
 
@@ -239,66 +233,39 @@ class JsonlStore:
         self._ops.mkdir(folder)
         ignore = self.folder / ".gitignore"
         if not ignore.exists():
-            self._replace(ignore, b"*\n")
+            replace(self._ops, ignore, b"*\n")
 
     # --- files -----------------------------------------------------------------------------------------
 
-    def _publish(self, log: Path, lines: Sequence[bytes]) -> tuple[int, int]:
-        """Make the log under its name, whole or not at all; returns it open and locked, and its size."""
+    def _publish(self, log: Path, lines: Sequence[bytes]) -> tuple[int, int, int]:
+        """Make the log under its name, whole or not at all; returns it open and locked, its size and its CRC."""
         if log.exists():
             raise FileExistsError(log)
-        temporary = log.with_name(f".log.{_unique()}")
+        temporary = log.with_name(f".log.{unique()}")
         fd = self._ops.open(temporary, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_EXCL)
         try:
             self._ops.lock(fd)
-            size = 0
+            size = crc = 0
             for first in range(0, len(lines), _LINES_AT_ONCE):
-                part = lines[first : first + _LINES_AT_ONCE]
-                write_all(self._ops, fd, b"\n".join(part) + b"\n")
-                size += sum(map(len, part)) + len(part)
+                part = b"\n".join(lines[first : first + _LINES_AT_ONCE]) + b"\n"
+                write_all(self._ops, fd, part)
+                size += len(part)
+                crc = crc32(part, crc)
             self._ops.fsync(fd)
             if not self._ops.link(temporary, log):
                 self._publish_without_links(temporary, log)
-                return fd, size
+                return fd, size, crc
         except BaseException:
             self._ops.close(fd)
-            self._forget(temporary)
+            forget(self._ops, temporary)
             raise
-        self._forget(temporary)
-        return fd, size
+        forget(self._ops, temporary)
+        return fd, size, crc
 
     def _publish_without_links(self, temporary: Path, log: Path) -> None:
         if log.exists():
             raise FileExistsError(log)
         self._ops.rename(temporary, log)
-
-    def _write_new(self, path: Path, data: bytes, *, durable: bool) -> None:
-        fd = self._ops.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL)
-        try:
-            write_all(self._ops, fd, data)
-            if durable:
-                self._ops.fsync(fd)
-        except BaseException:
-            self._ops.close(fd)
-            self._forget(path)
-            raise
-        self._ops.close(fd)
-
-    def _replace(self, path: Path, data: bytes) -> None:
-        """Put a small file in its place in one piece; the next sync of a log does not wait for it."""
-        temporary = path.with_name(f".{path.name.removeprefix('.')}.{_unique()}")
-        self._write_new(temporary, data, durable=False)
-        try:
-            self._ops.rename(temporary, path)
-        except OSError:
-            self._forget(temporary)
-            raise
-
-    def _forget(self, path: Path) -> None:
-        try:
-            self._ops.unlink(path)
-        except OSError:
-            pass  # a leftover without meaning: nothing reads a name that begins with a dot
 
     def _intact(self, path: Path, sha256: str) -> bool:
         try:
@@ -314,7 +281,7 @@ class JsonlStore:
         if self._owner:
             record["owner"] = self._owner
         try:
-            self._replace(folder / "owner.json", msgspec.json.encode(record))
+            replace(self._ops, folder / "owner.json", msgspec.json.encode(record))
         except OSError:
             pass
 
@@ -337,7 +304,3 @@ class JsonlStore:
         if isinstance(exc, (FileNotFoundError, NotADirectoryError)):
             return self._missing(session_id)
         return StoreError(f"session {session_id!r} cannot be read in {self._sessions}: {exc}")
-
-
-def _unique() -> str:
-    return f"{os.getpid()}.{os.urandom(6).hex()}"

@@ -7,14 +7,17 @@ import os
 import threading
 from collections.abc import Sequence
 from pathlib import Path
+from zlib import crc32
 
+from checkrein.errors import StoreError
 from checkrein.log import Page, Pages
 from checkrein.store import check_lines
 
-from .files import FileOps
+from .files import FileOps, write_all
 from .pages import PAGE_BYTES, pages_of
+from .snapshots import Beginning, write_snapshot
 
-__all__ = ["JsonlWriter", "write_all"]
+__all__ = ["JsonlWriter"]
 
 
 class JsonlWriter:
@@ -31,6 +34,7 @@ class JsonlWriter:
         newline: whether the last whole line lacks its newline.
         folders: folders whose entries are not on the disk yet.
         durable: whether everything up to `size` is.
+        crc: the CRC-32 of everything up to `size`.
         page_bytes: how large the pages are in which lines are read back.
     """
 
@@ -45,15 +49,18 @@ class JsonlWriter:
         newline: bool = False,
         folders: Sequence[Path] = (),
         durable: bool = False,
+        crc: int = 0,
         page_bytes: int = PAGE_BYTES,
     ) -> None:
         self.taken = 0
+        self.covered: int | None = 0
         self._ops = ops
         self._write = ops.write
         self._path = path
         self._page_bytes = page_bytes
         self._fd = fd
         self._size = size
+        self._crc = crc  # of what was handed over, not of what is found there now: damage does not become truth
         self._torn = torn
         self._newline = newline
         self._ragged = bool(torn) or newline  # what stands behind _size is not ours to keep
@@ -92,6 +99,7 @@ class JsonlWriter:
             # sees, and never left out.
             self._unsynced += lines
             self._size += len(data)
+            self._crc = crc32(data, self._crc)
             self.taken += len(lines)
         except BaseException:
             self._ragged = True
@@ -105,8 +113,17 @@ class JsonlWriter:
         if start < 0:
             return ()
         stop = start + sum(map(len, old)) + len(old)
-        pages, _, _ = pages_of(self._ops, self._path, start, stop, self._page_bytes)
+        pages = pages_of(self._ops, self._path, start, stop, self._page_bytes).pages
         return pages if Pages(pages) == old else ()
+
+    def keep(self, data: bytes) -> None:
+        """Keep a snapshot of what it has taken; see Snapshotting."""
+        if self._closed:
+            raise OSError(errno.EBADF, "the session's writer is closed", str(self._path))
+        if self._ragged:
+            raise StoreError(f"the log at {self._path} does not end with a whole line yet; append first")
+        write_snapshot(self._ops, self._path, Beginning(self.taken, self._size, self._crc), data)
+        self.covered = self.taken
 
     def sync(self) -> None:
         """Put what was appended on the disk; see Writer."""
@@ -198,6 +215,7 @@ class JsonlWriter:
             write_all(self._ops, self._fd, b"\n")
             self._newline = False
             self._size += 1
+            self._crc = crc32(b"\n", self._crc)
             self._synced += 1
             self._inherited = True
         self._ragged = False
@@ -216,16 +234,3 @@ class JsonlWriter:
         finally:
             self._ops.close(fd)
         self._ops.fsync_dir(self._path.parent)
-
-
-def write_all(ops: FileOps, fd: int, data: bytes) -> None:
-    """Write all of the data, however little each write takes.
-
-    Raises:
-        OSError: a part may have been written.
-    """
-    while data:
-        written = ops.write(fd, data)
-        if written <= 0:
-            raise OSError(errno.EIO, "write() took nothing")
-        data = data[written:]

@@ -15,9 +15,9 @@ from typing import Any
 
 from checkrein.errors import StoreError
 from checkrein.recovery import recover
-from checkrein.store import Store, Writer
+from checkrein.store import Snapshotting, Store, Writer
 
-from .store_kit import sample_lines
+from .store_case import sample_lines
 
 __all__ = ["FaultyOps", "Fault", "fault_sweep", "SweepResult", "ERRORS"]
 
@@ -181,11 +181,14 @@ class _Life:
         self.blob = self._attempt(lambda: self.store.put_blob(_SESSION, _BLOB))
         self._append(writer, 6)
         self._attempt(writer.sync)
+        if isinstance(writer, Snapshotting):
+            self._attempt(lambda: writer.keep(b"a snapshot"))
         writer.close()
         self._attempt(lambda: self.store.read(_SESSION))
         log, writer = self._attempt(lambda: self.store.open(_SESSION))
         self.writer = writer
-        assert recover(log).lines == list(_LINES[:6]), "the lines found on open are not those that were written"
+        lines = self._attempt(lambda: tuple(recover(log).lines))
+        assert lines == _LINES[:6], "the lines found on open are not those that were written"
         writer.taken = 6
         self._append(writer, 9)
         self._append(writer, len(_LINES))

@@ -13,53 +13,19 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from checkrein.codec import encode, seal
 from checkrein.errors import SessionLocked, SessionNotFound, StoreError
-from checkrein.events import FORMAT, AnyEvent, FreeEvent, InboxAccepted, SessionCreated
-from checkrein.log import Pages
-from checkrein.messages import USER, TextBlock
+from checkrein.events import FreeEvent
 from checkrein.recovery import recover, reopen
-from checkrein.store import Accounting, Rereading, SessionInfo, Store
+from checkrein.store import SessionInfo
+
+from .store_case import START_MS, StoreCase, sample_lines
+from .store_optional import accounting, keeping_snapshots, reading_back
 
 __all__ = ["StoreCase", "store_conformance", "sample_lines", "CHECKS"]
-
-START_MS = 1_700_000_000_000
-
-
-@dataclass(frozen=True, slots=True)
-class StoreCase:
-    """How the kit gets at a store.
-
-    Attributes:
-        make: returns a store over a folder; called again with the same folder it is another process's
-            view of the same sessions (a store in memory returns the same object).
-        raw: returns a log's bytes, where the store keeps JSON Lines; None skips the checks of damage.
-        set_raw: replaces a log's bytes behind the store's back.
-    """
-
-    make: Callable[[Path], Store]
-    raw: Callable[[Store, str], bytes] | None = None
-    set_raw: Callable[[Store, str, bytes], None] | None = None
-
-
-def sample_lines(count: int, *, agent: str = "main", begin_ms: int = START_MS) -> tuple[bytes, ...]:
-    """Return the first `count` lines of a sample session; a longer sample begins with the shorter one."""
-    events: list[AnyEvent] = []
-    for seq in range(count):
-        time = begin_ms + seq
-        if seq == 0:
-            events.append(SessionCreated(seq, time, format=FORMAT, session="sample", agent=agent))
-        elif seq == 1:
-            events.append(
-                InboxAccepted(seq, time, id="i1", kind="queued", content=[TextBlock("grüße\n ☃")], source=USER)
-            )
-        else:
-            events.append(FreeEvent("sample/row", seq, time, {"text": f'row {seq} \u2028 \\ " 日本', "n": [seq, None]}))
-    return tuple([seal(encode(event)) for event in events])
 
 
 def store_conformance(case: StoreCase, folder: Path) -> list[str]:
@@ -171,35 +137,6 @@ def closing(case: StoreCase, folder: Path) -> None:
     again.append(lines[1:])
     again.close()
     assert tuple(case.make(folder).read("s").lines) == lines
-
-
-def reading_back(case: StoreCase, folder: Path) -> None:
-    """A writer that can read back gives exactly the lines it took last, or none; no writer must be able to."""
-    lines = sample_lines(7)
-    writer = case.make(folder).create("s", lines[:3])
-    writer.append(lines[3:])
-    if isinstance(writer, Rereading):
-        for first in range(7):
-            for count in range(1, 8 - first):
-                pages = writer.reread(lines[first:], count)
-                assert tuple(Pages(pages)) == lines[first : first + count], (first, count)
-        for others in (lines[:6], lines[1:3], (*lines, *lines), sample_lines(7, agent="other")):
-            assert not writer.reread(others, len(others)), "these are not the last lines it took"
-    writer.close()
-
-
-def accounting(case: StoreCase, folder: Path) -> None:
-    """A store that keeps accounts gives back the last ones, and they are no session; no store must keep any."""
-    store = case.make(folder)
-    store.create("s", sample_lines(1)).close()
-    if isinstance(store, Accounting):
-        assert store.accounts(100) is None
-        for data in (b"{}", b"\x00\n" * 3_000, b""):
-            store.put_accounts(data)
-            again = case.make(folder)
-            assert isinstance(again, Accounting) and again.accounts(6_000) == data
-            assert again.accounts(3) == data[:3]
-    assert [info.id for info in case.make(folder).list()] == ["s"]
 
 
 def continuing(case: StoreCase, folder: Path) -> None:
@@ -373,6 +310,7 @@ CHECKS: dict[str, Callable[[StoreCase, Path], None]] = {
         closing,
         reading_back,
         accounting,
+        keeping_snapshots,
         continuing,
         bad_ids,
         bad_lines,

@@ -1,6 +1,6 @@
 """The store contract as a Hypothesis state machine: any order of acts against a model of lists.
 
-The single checks, and how a store is described to the kit, are store_kit.py.
+The single checks are store_kit.py, how a store is described to the kit is store_case.py.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from checkrein.errors import SessionLocked, SessionNotFound, StoreError
 from checkrein.recovery import recover, reopen
 from checkrein.store import Store, Writer
 
-from .store_kit import StoreCase, sample_lines
+from .store_case import StoreCase, sample_lines
 
 __all__ = ["store_machine"]
 

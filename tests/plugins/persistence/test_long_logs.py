@@ -6,12 +6,12 @@ go, and what memory that takes, is test_letting_go.py.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import anyio
 import pytest
+from comparing import damaged, differences, differing, put
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -19,7 +19,7 @@ from checkrein import Agent, Harness, hookimpl, tool
 from checkrein import events as ev
 from checkrein.codec import encode, seal
 from checkrein.errors import StoreError
-from checkrein.log import Pages, onward
+from checkrein.log import Pages
 from checkrein.recovery import Recovered, recover, reopen
 from checkrein.replay import replay
 from checkrein.session import Session
@@ -34,59 +34,9 @@ COLD: dict[str, Any] = {"long_bytes": 0, "page_bytes": 700}
 SWEEP = settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 
-def put(folder: Path, data: bytes) -> None:
-    (folder / "sessions/s").mkdir(parents=True, exist_ok=True)
-    (folder / "sessions/s/log.jsonl").write_bytes(data)
-
-
 def both(folder: Path) -> tuple[Recovered, Recovered]:
     """The log as it is found in memory, and a page at a time."""
     return tuple(recover(JsonlStore(folder, **how).read("s"), {}) for how in (PLAIN, COLD))  # type: ignore[return-value]
-
-
-def differences(plain: Recovered, cold: Recovered) -> list[str]:
-    names = ("events", "lines", "gaps", "set_aside", "skipped_bytes", "read_only")
-    found = [name for name in names if getattr(cold, name) != getattr(plain, name)]
-    a = Session.load("s", plain.events, plain.lines, {}, plain.state)
-    b = Session.load("s", cold.events, cold.lines, {}, cold.state)
-    if cold.state is not None and encoded(Session.load("s", cold.events, cold.lines, {})) != encoded(b):
-        found.append("the state made on the way is another one")
-    return found + differing(a, b)
-
-
-def encoded(session: Session) -> list[Any]:
-    state = session.state
-    return [state.turn, state.step, state.next_seq, state.ends, state.history.messages, state.history.seqs, state.usage]
-
-
-def differing(plain: Session, cold: Session) -> list[str]:
-    """What can be read of two sessions that should be the same."""
-    n = len(plain)
-    found = [] if len(cold) == n else ["length"]
-    found += [] if encoded(plain) == encoded(cold) else ["state"]
-    found += [] if list(cold.lines) == list(plain.lines) and cold.events == plain.events else ["events"]
-    cuts = (0, 1, 2, n // 3, n - 2, n - 1, n, n + 3, -1, -2, -n, -n - 1)
-    for i in cuts:
-        for j in cuts:
-            for step in (None, 2, -1):
-                part = slice(i, j, step)
-                if cold.events[part] != plain.events[part] or cold.lines[part] != plain.lines[part]:
-                    found.append(f"[{i}:{j}:{step}]")
-        if -n <= i < n and (cold.events[i] != plain.events[i] or cold.line(i) != plain.line(i)):
-            found.append(f"[{i}]")
-    for seq in range(-1, plain.state.next_seq + 2):
-        found += [] if cold.since(seq) == plain.since(seq) else [f"since({seq})"]
-    for turn in range(plain.state.turn + 2):
-        found += [] if cold.turn_events(turn) == plain.turn_events(turn) else [f"turn_events({turn})"]
-    found += [f"onward({i})" for i in range(n + 2) if list(onward(cold.events, i)) != plain.events[i:]]
-    if isinstance(cold.events, Pages):
-        heads = [place for place in range(n + 2) if cold.events.upto(place) != plain.events[:place]]
-        found += [f"upto({place})" for place in heads]
-    found += [] if list(reversed(cold.events)) == list(reversed(plain.events)) else ["reversed"]
-    for wrong in (n, -n - 1):
-        with pytest.raises(IndexError):
-            cold.events[wrong]
-    return found
 
 
 # --- reading -------------------------------------------------------------------------------------------
@@ -117,27 +67,6 @@ def test_R1_only_late_events_need_the_whole_log_in_memory(tmp_path: Path) -> Non
         plain, cold = both(tmp_path)
         assert differences(plain, cold) == []
         assert isinstance(cold.lines, Pages) == paged
-
-
-def damaged(lines: Sequence[bytes], data: st.DataObject) -> bytes:
-    """Lines lost, doubled and swapped, a bit flipped, the end torn: each or none of it."""
-    kept = list(lines)
-    for _ in range(data.draw(st.integers(0, 3))):
-        if not kept:
-            break
-        at = data.draw(st.integers(0, len(kept) - 1))
-        way = data.draw(st.sampled_from(("lose", "double", "swap", "flip")))
-        if way == "lose":
-            del kept[at]
-        elif way == "double":
-            kept.insert(data.draw(st.integers(0, len(kept))), kept[at])
-        elif way == "swap":
-            kept[at], kept[-1] = kept[-1], kept[at]
-        else:
-            place = data.draw(st.integers(0, len(kept[at]) - 1))
-            kept[at] = kept[at][:place] + bytes([kept[at][place] ^ 1]) + kept[at][place + 1 :]
-    whole = b"".join(line + b"\n" for line in kept)
-    return whole[: len(whole) - data.draw(st.sampled_from((0, 0, 1, 5, 30)))]
 
 
 def test_R1_a_line_longer_than_a_page_and_an_empty_log(tmp_path: Path) -> None:
