@@ -240,7 +240,7 @@ class Driven:
     def rest(self) -> None:
         """The driver is gone."""
         self.driven = False
-        self.cause = self.task = None
+        self.cause = self.failure = self.task = self._scope = None
         self._settle()
         if self._status == "running" and not self.disposing:
             try:

@@ -53,7 +53,10 @@ async def drive(agent: LoopAgent) -> None:
             if agent.hooks.session_flush is not None and not await may_begin(agent):
                 break
             if agent.owes_turn():  # not withdrawn while it was flushed
-                await run_turn(agent)
+                try:
+                    await run_turn(agent)
+                except KeyboardInterrupt as exc:
+                    agent.hold(exc)  # an observer's, of the closing: the turn is over, and is settled as any other
             await agent.settle_turn()
     except BaseException as exc:
         if ours(exc):

@@ -201,3 +201,32 @@ def test_C10_the_other_observers_are_called_before_it_goes_on(run, scripted):
 
     logged = run(main)
     assert seen[: len(logged)] == logged[-len(seen) :][: len(seen)] or set(logged) <= set(seen)
+
+
+@pytest.mark.parametrize("ended", ["completed", "error"])
+@pytest.mark.parametrize("kind", ["step/end", "turn/end"])
+def test_C10_T9_an_interrupt_while_a_turn_is_closed_leaves_nothing_to_the_next(run, scripted, ended, kind):
+    """It is flushed as any other; why it was ended from outside (a hanging stream) is not the next one's reason."""
+    model = scripted([text("x"), wait(anyio.sleep_forever)] if ended == "error" else "x", "still here")
+    gates: list[str] = []
+    struck = [kind]
+
+    def observe(event: Any) -> None:
+        if event.type in struck:
+            struck.clear()
+            raise KeyboardInterrupt
+
+    spy = plugin(session_event=observe, session_flush=lambda gate: gates.append(gate))
+
+    async def main() -> Any:
+        async with Agent(model, plugins=[spy]) as agent:
+            with pytest.raises(KeyboardInterrupt):
+                await agent.run("go")
+            await agent.idle()
+            assert gates[-1] == "turn_end"
+            balanced(agent)
+            assert (await agent.run("on")).text == "still here"
+            return agent
+
+    end = of(run(main), "turn/end")[0]
+    assert end.reason.kind == (ended if kind == "turn/end" or ended == "error" else "cancelled")

@@ -20,6 +20,7 @@ from pathlib import Path
 
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
+_FAULTS = ("single faults", "pairs of faults: runs", "cancel points", "line faults")
 
 
 def main() -> int:
@@ -45,7 +46,7 @@ def main() -> int:
                 figures.update(json.loads(file.read_text()))
     for name, number in sorted(figures.items()):
         print(f"{number:>9,}  {name}")
-    faults = sum(n for name, n in figures.items() if name.startswith(("single faults", "cancel points", "line faults")))
+    faults = sum(n for name, n in figures.items() if name.startswith(_FAULTS))
     seeds = sum(n for name, n in figures.items() if name.startswith("interleavings: runs"))
     print(f"{faults:>9,}  fault runs, and {seeds:,} seeds, in {time.monotonic() - began:.0f} s; exit codes {codes}")
     return max(codes)

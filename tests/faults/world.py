@@ -220,7 +220,9 @@ def against_table(script: Script, seams: Seams, reason: str, events: Sequence[An
         BASE[id(script)] = reason
         return []
     base = BASE.get(id(script))
-    if base is None or seams.hit is None or plan.kind not in KINDS or script.act in (three, two_waiters):
+    if base is None or seams.hit is None or plan.then is not None or plan.kind not in KINDS:
+        return []  # of two faults no table says which one ended the turn
+    if script.act in (three, two_waiters):
         return []  # several turns or waiters: which of them was struck is not told by one reason
     allowed = expected.reasons(seams.hit, plan.kind, base, "request_error" in script.policy)
     if script.act is cancel_soon:

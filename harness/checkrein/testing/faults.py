@@ -15,81 +15,21 @@ as cancelling the agent). The ready-made parts with seams in them are in seams.p
 
 from __future__ import annotations
 
-import asyncio
 import threading
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from random import Random
 from typing import Any, Literal, TypeAlias
 
 import anyio
 
 from .clock import BACKENDS, run_virtual
+from .fault_plans import HANG, KINDS, FaultPlan, ForeignFault, drawn_pairs
 
 __all__ = ["HANG", "KINDS", "FaultPlan", "ForeignFault", "Row", "Scenario", "Seams", "Seen", "SweepReport", "sweep"]
 
-HANG = "hang"
 SHOWN_MAX = 20
-
-
-class ForeignFault(BaseException):
-    """An exception of somebody who did not derive from Exception."""
-
-
-def _cancelled() -> BaseException:
-    """A cancellation that nobody of ours caused (C7)."""
-    try:
-        kind: Any = anyio.get_cancelled_exc_class()
-    except RuntimeError:  # in a worker thread
-        return asyncio.CancelledError("foreign")
-    if kind is asyncio.CancelledError:
-        return asyncio.CancelledError("foreign")
-    try:
-        return kind._create(source="unknown", reason="foreign")  # type: ignore[no-any-return]
-    except TypeError:  # before trio 0.31
-        return kind._create()  # type: ignore[no-any-return]
-
-
-KINDS: dict[str, Callable[[], BaseException] | None] = {
-    "exception": lambda: Exception("injected"),
-    "os_error": lambda: OSError(5, "injected"),
-    "timeout": lambda: TimeoutError("injected"),
-    "cancelled": _cancelled,
-    "keyboard_interrupt": lambda: KeyboardInterrupt("injected"),
-    "system_exit": lambda: SystemExit("injected"),
-    "generator_exit": lambda: GeneratorExit("injected"),
-    "memory_error": lambda: MemoryError("injected"),
-    "recursion_error": lambda: RecursionError("injected"),
-    "stop_async_iteration": lambda: StopAsyncIteration("injected"),
-    "base_exception": lambda: ForeignFault("injected"),
-    HANG: None,
-}
-
-
-@dataclass(frozen=True, slots=True)
-class FaultPlan:
-    """One fault.
-
-    Args:
-        k: at which place, from 1.
-        kind: one of KINDS, or the name of an action of the scenario.
-        at: whether places are seams or passes of the scheduler (for actions only).
-
-    Raises:
-        ValueError: the place is not from 1, or a fault is to be raised in the scheduler.
-    """
-
-    k: int
-    kind: str
-    at: Literal["seam", "pass"] = "seam"
-
-    def __post_init__(self) -> None:
-        if self.k < 1:
-            raise ValueError(f"expected a place from 1, got {self.k}")
-        if self.at == "pass" and self.kind in KINDS:
-            raise ValueError(
-                f"expected an action of the scenario for a pass of the scheduler, got the fault {self.kind!r}"
-            )
 
 
 class Seams:
@@ -101,7 +41,8 @@ class Seams:
     Attributes:
         names: the seams in the order they were reached.
         hit: the seam (or `pass`) where the plan struck; None if it has not.
-        error: what was raised there.
+        again: the seam where the other fault struck, if the plan has one.
+        error, later: what was raised there.
         passes: the scheduler's passes so far.
         actions: what a plan may do instead of a fault, by kind; the scenario fills it.
         opened, closed: streams of the seam models (C6).
@@ -112,7 +53,9 @@ class Seams:
         self.plan = plan
         self.names: list[str] = []
         self.hit: str | None = None
+        self.again: str | None = None
         self.error: BaseException | None = None
+        self.later: BaseException | None = None
         self.passes = 0
         self.actions: dict[str, Callable[[], object]] = {}
         self.opened = 0
@@ -122,18 +65,16 @@ class Seams:
 
     async def point(self, name: str) -> None:
         """A seam in async code: may raise, hang, or act."""
-        if self._due(name):
-            assert self.plan is not None
-            if self.plan.kind == HANG:
-                self.hit = name
+        if (kind := self._due(name)) is not None:
+            if kind == HANG:
+                self._note(name)
                 await anyio.sleep_forever()
-            self._strike(name, self.plan.kind)
+            self._strike(name, kind)
 
     def sync_point(self, name: str) -> None:
         """A seam in sync code: may raise or act; it cannot hang."""
-        if self._due(name):
-            assert self.plan is not None
-            self._strike(name, self.plan.kind)
+        if (kind := self._due(name)) is not None:
+            self._strike(name, kind)
 
     def on_pass(self, number: int) -> None:
         """Called by the clock at each pass of the scheduler."""
@@ -145,21 +86,32 @@ class Seams:
             except BaseException as exc:  # nobody is there to take it: the sweep reports it
                 self.error = exc
 
-    def _due(self, name: str) -> bool:
+    def _due(self, name: str) -> str | None:
         self.names.append(name)
         if threading.get_ident() != self._thread:
             self.threaded = True
         plan = self.plan
-        return plan is not None and plan.at == "seam" and len(self.names) == plan.k
+        if plan is None or plan.at != "seam":
+            return None
+        behind = len(self.names) - plan.k
+        if self.hit is not None and plan.then is not None and behind == plan.then[0]:
+            return plan.then[1]
+        return plan.kind if not behind else None
+
+    def _note(self, name: str, error: BaseException | None = None) -> None:
+        if self.hit is None:
+            self.hit, self.error = name, error
+        else:
+            self.again, self.later = name, error
 
     def _strike(self, name: str, kind: str) -> None:
         if (action := self.actions.get(kind)) is not None:
-            self.hit = name
+            self._note(name)
             action()
         elif (make := KINDS.get(kind)) is not None:
-            self.hit = name
-            self.error = make()
-            raise self.error
+            error = make()
+            self._note(name, error)
+            raise error
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,11 +153,13 @@ class SweepReport:
         rows: one for each run in which the fault struck, and the first one of each backend, without a fault.
         runs: how many runs there were.
         kinds: the kinds asked for.
+        pairs: in how many runs two faults struck.
     """
 
     rows: list[Row] = field(default_factory=list)
     runs: int = 0
     kinds: tuple[str, ...] = ()
+    pairs: int = 0
 
     @property
     def failures(self) -> list[Row]:
@@ -261,6 +215,7 @@ def sweep(
     at: Literal["seam", "pass"] = "seam",
     limit: int | None = None,
     plans: Sequence[FaultPlan] | None = None,
+    pairs: int = 0,
     may_raise: Sequence[str] = ("keyboard_interrupt",),
     seed: int = 0,
     stuck_s: float = 0.5,
@@ -275,6 +230,7 @@ def sweep(
         at: strike at seams, or (actions only) at each pass of the scheduler.
         limit: runs at most, spread evenly; None for all.
         plans: exactly these faults instead, as to replay one.
+        pairs: so many pairs of faults on each backend instead, drawn by `seed`.
         may_raise: kinds whose exception may leave the scenario.
         seed: the order of ready tasks.
         stuck_s: real seconds without any timer, thread or socket after which a run is a deadlock.
@@ -291,7 +247,10 @@ def sweep(
         report.rows.append(row)
         report.runs += 1
         places = clean.names if at == "seam" else ["pass"] * clean.passes
-        wanted = plans or [FaultPlan(k, kind, at) for kind in names for k in range(1, len(places) + 1)]
+        if pairs:
+            wanted: Sequence[FaultPlan] = drawn_pairs(Random(f"{backend} {seed}"), pairs, len(places), names, may_raise)
+        else:
+            wanted = plans or [FaultPlan(k, kind, at) for kind in names for k in range(1, len(places) + 1)]
         known = 0 if clean.threaded else len(places)  # a thread comes when it comes
         todo += [(backend, plan, places[plan.k - 1] if plan.k <= known else None) for plan in wanted]
     count = len(todo) if limit is None else min(limit, len(todo))
@@ -299,6 +258,7 @@ def sweep(
         backend, plan, expected = todo[i * len(todo) // count]
         seams, row = one.run(backend, plan, expected)
         report.runs += 1
+        report.pairs += seams.again is not None
         if seams.hit is not None or row.violations:
             report.rows.append(row)
     return report
@@ -320,9 +280,11 @@ class _Sweep:
             )
         except BaseException as exc:
             reason = f"raised {type(exc).__name__}"
-            if isinstance(exc, KeyboardInterrupt) and (plan is None or plan.kind != "keyboard_interrupt"):
+            if isinstance(exc, KeyboardInterrupt) and not any(
+                isinstance(error, KeyboardInterrupt) for error in (seams.error, seams.later)
+            ):
                 raise  # somebody stops the sweep
-            if plan is None or plan.kind not in self.may_raise or not _holds(exc, seams.error):
+            if not any(_holds(exc, error) for error in self._may_leave(plan, seams)):
                 violations.append(f"the scenario raised {exc!r}")
         else:
             reason, found = _read(value)
@@ -335,8 +297,15 @@ class _Sweep:
             violations.append(f"not deterministic: place {plan.k if plan else 0} was {expected}, now {seams.hit}")
         return seams, Row(backend, plan, seams.hit, reason, tuple(violations))
 
+    def _may_leave(self, plan: FaultPlan | None, seams: Seams) -> list[BaseException]:
+        """What was injected and may leave the scenario."""
+        if plan is None:
+            return []
+        struck = [(plan.kind, seams.error), (plan.then[1] if plan.then is not None else "", seams.later)]
+        return [error for kind, error in struck if kind in self.may_raise and error is not None]
 
-def _holds(exc: BaseException, error: BaseException | None) -> bool:
+
+def _holds(exc: BaseException, error: BaseException) -> bool:
     """Whether an exception is the injected one, or a group of it, or another KeyboardInterrupt raised for it."""
     if isinstance(exc, BaseExceptionGroup):
         return any(_holds(each, error) for each in exc.exceptions)
