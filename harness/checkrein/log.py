@@ -162,7 +162,7 @@ def decoded(page: Page[bytes]) -> Page[AnyEvent]:
 
 def onward(events: Sequence[T], place: int) -> Iterable[T]:
     """The items from an index on: what a fold has still to read, of a log of any length."""
-    return events.onward(place) if isinstance(events, Pages) else events[place:]
+    return events.onward(place) if type(events) is Pages else events[place:]
 
 
 def place_of(events: Sequence[AnyEvent], seq: int) -> int:

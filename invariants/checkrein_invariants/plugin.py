@@ -88,26 +88,27 @@ class Plugin:
     @hookimpl
     def session_event(self, session: Session, event: AnyEvent) -> None:
         """Check each event as it comes."""
-        watch = self._watch(session)
-        before = watch.count
+        watch = self._watches.get(id(session)) or self._watch(session)
+        before = watch.report.count
         watch(event)
         if type(event) is PluginFaulted:
             self._count(self._logged, event)
-        if watch.count != before and event.type != VIOLATION:
+        if watch.report.count != before and event.type != VIOLATION:
             self._show(watch)
 
     @hookimpl
     def stream_chunk(self, agent: AgentLike, turn: int, step: int, chunk: Chunk) -> None:
         """Check the stream's grammar (O23)."""
-        self._watch(agent.session).chunk(chunk)
+        session = agent.session
+        (self._watches.get(id(session)) or self._watch(session)).chunk(chunk)
 
     @hookimpl
     def agent_status(self, agent: AgentLike, status: str) -> None:
         """Check the status (O14)."""
         watch = self._watch(agent.session)
-        before = watch.count
+        before = watch.report.count
         watch.status(status)
-        if watch.count != before:
+        if watch.report.count != before:
             self._show(watch)
 
     @hookimpl
