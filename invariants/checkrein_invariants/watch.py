@@ -183,20 +183,17 @@ class Watch:
         try:
             for event in onward(self.session.events, self._fed):
                 self._fed += 1
-                self._feed(event)
+                self._oracle.feed(event)
+                if self._deep is not None:
+                    self._deep.feed(event)
+                if self._own is None or event.seq < self._own:
+                    continue
+                if self._life.ending:
+                    self._life.event(event.type)
+                if self._stream is not None and type(event) in _REQUESTS:
+                    self._stream.event(event)
         except Exception as exc:
             self.failure = exc
-
-    def _feed(self, event: AnyEvent) -> None:
-        self._oracle.feed(event)
-        if self._deep is not None:
-            self._deep.feed(event)
-        if self._own is None or event.seq < self._own:
-            return
-        if self._life.ending:
-            self._life.event(event.type)
-        if self._stream is not None and type(event) in _REQUESTS:
-            self._stream.event(event)
 
     def status(self, status: str) -> None:
         """The agent's status changed."""
