@@ -64,7 +64,7 @@ class Steps(Follower, kw_only=True):
 
     Args:
         polling: patterns of tools that may be called again with the same result.
-        position: where in the log the turn's first step begins, at the latest with its first request.
+        position: where in the log to begin: at the turn's first request, or before it in the same turn.
         digests: one for each step, the newest 1,000.
         malformed: how many steps in a row had calls and not one that reached a tool.
     """
