@@ -12,7 +12,9 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from operator import attrgetter
-from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar, overload
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, NamedTuple, TypeVar, overload
+
+from msgspec import Struct
 
 from .codec import DamagedLine, decode_all
 from .errors import StoreError
@@ -20,7 +22,7 @@ from .errors import StoreError
 if TYPE_CHECKING:
     from .events import AnyEvent
 
-__all__ = ["KEPT", "LONG", "Page", "Pages", "decoded", "onward", "place_of", "without_gc"]
+__all__ = ["KEPT", "LONG", "Follower", "Page", "Pages", "decoded", "onward", "place_of", "without_gc"]
 
 T = TypeVar("T")
 
@@ -162,7 +164,27 @@ def decoded(page: Page[bytes]) -> Page[AnyEvent]:
 
 def onward(events: Sequence[T], place: int) -> Iterable[T]:
     """The items from an index on: what a fold has still to read, of a log of any length."""
-    return events.onward(place) if isinstance(events, Pages) else events[place:]
+    return events.onward(place) if type(events) is Pages else events[place:]
+
+
+class Follower(Struct):
+    """A fold of a growing log: it reads on when it is asked, and each event once.
+
+    Attributes:
+        READS: what it does with an event, by the event's class; others are passed over.
+        position: how many events of the log are read.
+    """
+
+    READS: ClassVar[dict[type, Callable[[Any, Any], None]]] = {}
+    position: int = 0
+
+    def catch_up(self, events: Sequence[AnyEvent]) -> None:
+        """Fold the events that came since."""
+        reads = self.READS
+        for event in onward(events, self.position):
+            self.position += 1
+            if type(event) in reads:
+                reads[type(event)](self, event)
 
 
 def place_of(events: Sequence[AnyEvent], seq: int) -> int:

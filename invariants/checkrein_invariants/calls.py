@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+from msgspec import Struct
+
 from checkrein.events import SessionRepaired, ToolResulted
 
-from .folds import Fold, Handler, Loose, Where, call_ids, differs
+from .folds import Fold, Handler, Loose, Where, differs
 from .rules import Report
 
 __all__ = ["Calls"]
@@ -14,22 +16,19 @@ __all__ = ["Calls"]
 _MAX_LOST = 10_000
 
 
-class _Call:
+class _Call(Struct, gc=False):
     """A call of the open step."""
 
-    __slots__ = ("attempt", "effectful", "end", "failed", "logged", "nested", "place", "result", "seq", "starts")
-
-    def __init__(self, place: int, nested: bool, seq: int, logged: bool) -> None:
-        self.place = place  # in the model's order; nested calls have none of it
-        self.nested = nested
-        self.seq = seq
-        self.logged = logged  # its tool/call is there
-        self.starts = 0
-        self.attempt = 0
-        self.effectful = False
-        self.end: int | None = None  # seq of its tool/end
-        self.failed: bool | None = None  # what its tool/end said
-        self.result: int | None = None
+    place: int  # in the model's order; nested calls have none of it
+    nested: bool
+    seq: int
+    logged: bool  # its tool/call is there
+    starts: int = 0
+    attempt: int = 0
+    effectful: bool = False
+    end: int | None = None  # seq of its tool/end
+    failed: bool | None = None  # what its tool/end said
+    result: int | None = None
 
 
 class Calls(Fold):
@@ -88,9 +87,8 @@ class Calls(Fold):
     # --- an answer and its calls -----------------------------------------------------------------------
 
     def _step_start(self, event: Any) -> None:
-        if self._calls:
+        if self._answer or self._calls:  # the step before has no end
             self._close(None)
-        self._begin()
 
     def _add(self, call_id: str, *, nested: bool, logged: bool) -> None:
         seq = self.report.seq
@@ -105,7 +103,7 @@ class Calls(Fold):
 
     def _answered(self, event: Any) -> None:
         self._answer = True
-        for call_id in call_ids(event):
+        for call_id in self.where.calls:
             self._add(call_id, nested=False, logged=False)
 
     def _called(self, event: Any) -> None:
@@ -188,7 +186,8 @@ class Calls(Fold):
         if call.place != self._done:
             earlier = self._order[self._done]
             self.report.add("O7", f"the result of {event.call_id} comes before that of {earlier}", call.seq)
-        while self._done < len(self._order) and self._calls[self._order[self._done]].result is not None:
+        calls, order = self._calls, self._order
+        while self._done < len(order) and calls[order[self._done]].result is not None:
             self._done += 1
 
     def _check_result(self, call: _Call, event: ToolResulted) -> None:

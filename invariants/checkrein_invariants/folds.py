@@ -6,19 +6,18 @@ unknown words never break a rule.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, TypeAlias
 
-from checkrein.events import KNOWN, FreeEvent
+from checkrein.events import FreeEvent
 from checkrein.messages import CallBlock
 
 from .rules import Report
 
-__all__ = ["Fold", "Handler", "Loose", "Where", "WORDS", "call_ids", "differs"]
+__all__ = ["Fold", "Handler", "Loose", "Where", "call_ids", "differs"]
 
 Handler: TypeAlias = Callable[[Any, Any], None]  # a fold's method, not bound: one table serves all oracles
 
-WORDS: dict[type, str] = {cls: word for word, cls in KNOWN.items()}
 _NUMBERS = ("turn", "step", "attempt", "steps", "header", "messages", "end", "after", "before")
 _TEXTS = ("call_id", "id", "parent", "outcome", "plugin", "kind", "effect", "provider", "key")
 
@@ -55,16 +54,18 @@ class Where:
         turn: the open turn's number, 0 between turns.
         step: the open step's number, 0 outside a step.
         steps: steps of the open turn so far.
+        calls: ids of the newest answer's calls, in the model's order.
         turn_seq: seq of the open turn's start.
         step_seq: seq of the open step's start.
         holes: events were lost before; what refers to them is not judged.
     """
 
-    __slots__ = ("holes", "step", "step_seq", "steps", "turn", "turn_seq")
+    __slots__ = ("calls", "holes", "step", "step_seq", "steps", "turn", "turn_seq")
 
     def __init__(self) -> None:
         self.turn = self.step = self.steps = 0
         self.turn_seq = self.step_seq = -1
+        self.calls: Sequence[str] = ()
         self.holes = False
 
 

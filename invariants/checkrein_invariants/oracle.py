@@ -7,26 +7,41 @@ it. What needs the running agent is in watch.py, what needs the derived history 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
-from checkrein.events import KNOWN, AnyEvent
+from checkrein.events import KNOWN, AnyEvent, FreeEvent
 from checkrein.eventtypes import Balance
 from checkrein.messages import Usage
 
 from .calls import Calls
-from .folds import WORDS, Fold, Handler, Loose, Where
+from .folds import Fold, Handler, Loose, Where
 from .inputs import Inputs
 from .order import Order
 from .pairs import Approvals, Balances, Compactions, Faults
-from .placement import Placement
+from .placement import PLACES, Place, Placement
 from .requests import Requests
 from .rules import Report, Violation
 
 __all__ = ["Oracle", "check_events"]
 
-Readers: TypeAlias = dict[str, list[tuple[int, Handler]]]
 
-_made: dict[frozenset[str], Readers] = {}
+class Reading(NamedTuple):
+    """What becomes of an event of one type.
+
+    Attributes:
+        place: says whether it lies where it may; None if it may lie anywhere.
+        readers: the folds that read it, by their index, and how.
+    """
+
+    place: Place | None
+    readers: list[tuple[int, Handler]]
+
+
+# By class; free events, which all have the same one, by their word.
+Readings: TypeAlias = dict[type | str, Reading]
+
+_made: dict[frozenset[str], Readings] = {}
+_UNREAD = Reading(None, [])
 
 
 class Oracle:
@@ -40,11 +55,12 @@ class Oracle:
         self.report = Report()
         self.where = where = Where()
         report = self.report
-        self._placement = Placement(report, where)
+        self._placement = placement = Placement(report, where)
         calls = Calls(report, where)
         rules = tuple(balances)
         self._requests = Requests(report, where)
-        # Compactions read whether calls are open after Calls has folded the event, so Calls comes first.
+        # Compactions read whether calls are open after Calls has folded the event, so Calls comes first; Placement
+        # leaves a turn or step that ends, so it comes last: every fold sees the end inside what it ends.
         self._folds: tuple[Fold, ...] = (
             Order(report, where),
             calls,
@@ -54,8 +70,9 @@ class Oracle:
             Compactions(report, where, calls),
             Balances(report, where, rules),
             Faults(report, where),
+            placement,
         )
-        self._readers = _readers(self._folds, rules)
+        self._readings = _readings(self._folds, rules)
 
     def feed(self, event: AnyEvent) -> None:
         """Check the next event of the log.
@@ -63,26 +80,23 @@ class Oracle:
         Args:
             event: as decoded or as committed; the oracle keeps no change of it.
         """
-        self.report.seq = event.seq
-        placement = self._placement
-        seen = placement.number(event.seq)
-        if seen is None:
-            return
-        if not seen:
-            placement.lost()
-            for fold in self._folds:
+        placement, folds = self._placement, self._folds
+        self.report.seq = seq = event.seq
+        if seq != placement.next_seq:
+            if not placement.jumped(seq):
+                return
+            for fold in folds:
                 fold.lost()
-        word = WORDS.get(type(event))
-        if word is None:
-            word = event.type
-            if word in KNOWN:
+        placement.next_seq = seq + 1
+        kind: type | str = type(event)
+        if kind is FreeEvent:
+            kind = event.type
+            if kind in KNOWN:
                 event = Loose(event)  # type: ignore[arg-type,assignment]
-        if placement.place(word, event):
-            for index, handler in self._readers.get(word, ()):
-                handler(self._folds[index], event)
-            # Only now, so that every fold saw the end inside what it ends.
-            if word == "step/end" or word == "turn/end":
-                placement.closed(word)
+        place, readers = self._readings.get(kind, _UNREAD)
+        if place is None or place(placement, event):
+            for index, handler in readers:
+                handler(folds[index], event)
 
     def finish(self, open_ok: bool = False) -> list[Violation]:
         """Check what the end of the log shows, and return all violations.
@@ -94,7 +108,7 @@ class Oracle:
         Returns:
             The violations, in the order of the log.
         """
-        for fold in (*self._folds, self._placement):
+        for fold in self._folds:
             fold.finish(open_ok)
         return self.violations
 
@@ -114,19 +128,20 @@ class Oracle:
         return self._requests.usage
 
 
-def _readers(folds: Sequence[Fold], rules: Sequence[Balance]) -> Readers:
-    """Which folds read an event type, by their index, and how.
+def _readings(folds: Sequence[Fold], rules: Sequence[Balance]) -> Readings:
+    """What becomes of each event type that is placed or read.
 
     One table serves all oracles over the same registered types: of its own it was most of an idle agent's memory.
     """
     words = frozenset(word for rule in rules for word in (rule.opens, rule.closes))
-    readers = _made.get(words)
-    if readers is None:
-        readers = _made[words] = {}
+    readings = _made.get(words)
+    if readings is None:
+        readings = _made[words] = {word: Reading(place, []) for word, place in PLACES.items()}
         for index, fold in enumerate(folds):
             for word, handler in fold.handlers().items():
-                readers.setdefault(word, []).append((index, handler))
-    return readers
+                readings.setdefault(word, Reading(None, [])).readers.append((index, handler))
+        readings.update({KNOWN[word]: reading for word, reading in readings.items() if word in KNOWN})
+    return readings
 
 
 def check_events(

@@ -7,7 +7,7 @@ from typing import Any
 from checkrein.events import TurnEnd
 from checkrein.messages import ThinkingBlock
 
-from .folds import Fold, Handler, Loose, Where, call_ids, differs
+from .folds import Fold, Handler, Loose, Where, differs
 from .rules import Report
 
 __all__ = ["Order", "REASONS", "ERROR_KINDS", "CAUSES"]
@@ -31,20 +31,7 @@ _NAMES = (
     "answering calls",
 )
 
-# The phases in which an event of a step may stand.
-_ALLOWED: dict[str, tuple[int, ...]] = {
-    "steering/message": (INPUT,),
-    "context/message": (INPUT,),
-    "request/header": (INPUT, FAILED, FAILED_SHOWN),
-    "request/start": (INPUT, FAILED, FAILED_SHOWN),
-    "assistant/thinking": (REQUEST,),
-    "request/end": (REQUEST,),
-    "assistant/message": (ENDED,),
-    "assistant/partial": (FAILED, ENDED),
-    "tool/call": (ANSWERED,),
-    "tool/result": (ANSWERED, RESULTS),
-    "step/end": (INPUT, FAILED, FAILED_SHOWN, ENDED, ANSWERED, PARTIAL, RESULTS),
-}
+_BEFORE_REQUEST = (INPUT, FAILED, FAILED_SHOWN)
 
 
 class Order(Fold):
@@ -67,9 +54,9 @@ class Order(Fold):
             "turn/end": Order._turn_end,
             "user/message": Order._user_message,
             "step/start": Order._step_start,
-            "steering/message": Order._still,
-            "context/message": Order._still,
-            "request/header": Order._still,
+            "steering/message": Order._input,
+            "context/message": Order._context,
+            "request/header": Order._header,
             "request/start": Order._request_start,
             "assistant/thinking": Order._thinking,
             "request/end": Order._request_end,
@@ -77,7 +64,7 @@ class Order(Fold):
             "assistant/partial": Order._partial,
             "tool/call": Order._call,
             "tool/result": Order._result,
-            "step/end": Order._still,
+            "step/end": Order._step_end,
         }
 
     def lost(self) -> None:
@@ -118,19 +105,29 @@ class Order(Fold):
         self._begin()
         self._answered_without_calls = False
 
-    def _still(self, event: Any) -> None:
-        if event.type == "context/message" and not self.where.step:
-            return
-        self._check(event)
+    def _out_of_order(self, event: Any) -> None:
+        where = self.where
+        self.report.add("O6", f"{event.type} while step {where.step} is {_NAMES[self._phase]}", where.step_seq)
 
-    def _check(self, event: Any) -> None:
-        if self._phase not in _ALLOWED[event.type]:
-            self.report.add(
-                "O6", f"{event.type} while step {self.where.step} is {_NAMES[self._phase]}", self.where.step_seq
-            )
+    def _step_end(self, event: Any) -> None:
+        if self._phase == REQUEST:
+            self._out_of_order(event)
+
+    def _input(self, event: Any) -> None:
+        if self._phase != INPUT:
+            self._out_of_order(event)
+
+    def _context(self, event: Any) -> None:
+        if self.where.step:
+            self._input(event)
+
+    def _header(self, event: Any) -> None:
+        if self._phase not in _BEFORE_REQUEST:
+            self._out_of_order(event)
 
     def _request_start(self, event: Any) -> None:
-        self._check(event)
+        if self._phase not in _BEFORE_REQUEST:
+            self._out_of_order(event)
         expected = self._attempt + 1
         if differs(event.attempt, expected):
             self.report.add("O4", f"expected attempt {expected}, got attempt {event.attempt}", self.where.step_seq)
@@ -139,28 +136,29 @@ class Order(Fold):
         self._bursts.clear()
 
     def _thinking(self, event: Any) -> None:
-        self._check(event)
-        self._missing_start(event)
+        self._in_request(event)
         if event.index is not None:
             self._bursts.add(event.index)
 
     def _request_end(self, event: Any) -> None:
-        self._check(event)
-        self._missing_start(event)
+        self._in_request(event)
         if differs(event.attempt, self._attempt):
             self.report.add("O5", f"request/end names attempt {event.attempt} inside attempt {self._attempt}")
         self._phase = ENDED if event.outcome == "ok" or type(event) is Loose else FAILED
 
-    def _missing_start(self, event: Any) -> None:
-        """After a request/start that is missing go on as if it had been there: one fault, one violation."""
-        if self._phase == INPUT:
+    def _in_request(self, event: Any) -> None:
+        if self._phase == REQUEST:
+            return
+        self._out_of_order(event)
+        if self._phase == INPUT:  # no request/start: go on as if it had been there, one fault is one violation
             self._phase = REQUEST
             self._attempt += 1
 
     def _answer(self, event: Any) -> None:
-        self._check(event)
+        if self._phase != ENDED:
+            self._out_of_order(event)
         self._phase = ANSWERED
-        self._answered_without_calls = not call_ids(event)
+        self._answered_without_calls = not self.where.calls
         if type(event) is Loose:
             return
         for block in event.content:
@@ -170,18 +168,20 @@ class Order(Fold):
                 )
 
     def _partial(self, event: Any) -> None:
-        self._check(event)
+        if self._phase != FAILED and self._phase != ENDED:
+            self._out_of_order(event)
         self._phase = FAILED_SHOWN if self._phase == FAILED else PARTIAL
 
     def _call(self, event: Any) -> None:
-        if event.parent is not None:
+        if event.parent is not None or self._phase == ANSWERED:
             return
-        self._check(event)
+        self._out_of_order(event)
         if self._phase < ANSWERED:
             self._phase = ANSWERED
 
     def _result(self, event: Any) -> None:
         if self._phase < ANSWERED:
             return  # its call is missing or misplaced: O8, or O6 above
-        self._check(event)
+        if self._phase == PARTIAL:
+            self._out_of_order(event)
         self._phase = RESULTS

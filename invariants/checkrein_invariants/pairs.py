@@ -10,7 +10,7 @@ from checkrein.events import FreeEvent, PluginFaulted, ToolResulted, TurnEnd
 from checkrein.eventtypes import Balance
 
 from .calls import Calls
-from .folds import Fold, Handler, Where, call_ids, differs
+from .folds import Fold, Handler, Where, differs
 from .rules import Report
 
 __all__ = ["Approvals", "Compactions", "Balances", "Faults"]
@@ -108,7 +108,7 @@ class Compactions(Fold):
             self._turn_end(None)
 
     def _answer(self, event: Any) -> None:
-        if call_ids(event) and len(self._starts) == len(self._ends):
+        if self.where.calls and len(self._starts) == len(self._ends):
             self._starts.append(event.seq)
 
     def _result(self, event: Any) -> None:

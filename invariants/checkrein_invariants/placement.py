@@ -7,12 +7,12 @@ the next turn/start. Not here: the order inside a step (order.py).
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeAlias
 
-from .folds import Fold, Loose, Where, differs
+from .folds import Fold, Handler, Loose, Where, call_ids, differs
 from .rules import Report
 
-__all__ = ["Placement"]
+__all__ = ["PLACES", "Place", "Placement"]
 
 _IN_STEP = (
     "steering/message",
@@ -21,7 +21,6 @@ _IN_STEP = (
     "request/end",
     "assistant/thinking",
     "assistant/partial",
-    "assistant/message",
     "tool/call",
     "tool/start",
     "tool/end",
@@ -30,39 +29,39 @@ _IN_STEP = (
 
 
 class Placement(Fold):
-    """Follows turns and steps, and tells the oracle whether an event may be folded further."""
+    """Follows turns and steps, and tells the oracle (PLACES) whether an event may be folded further.
+
+    Attributes:
+        next_seq: the seq of the event that comes next.
+    """
 
     def __init__(self, report: Report, where: Where) -> None:
         super().__init__(report, where)
-        self._next_seq = 0
+        self.next_seq = 0
         self._last_turn = 0
         self._adrift = False
         self._jumped = False
 
-    def number(self, seq: int) -> bool | None:
-        """Check the event's seq (O1); False if events were lost before it, None if it was there already."""
-        expected, self._next_seq = self._next_seq, seq + 1
-        if seq == expected:
-            return True
+    def handlers(self) -> dict[str, Handler]:
+        """What closes a turn or step: it is left when all other folds have seen its end."""
+        return {"turn/end": Placement._left_turn, "step/end": Placement._left_step}
+
+    def jumped(self, seq: int) -> bool:
+        """Say that this is not the seq that comes next (O1); False if it was there already."""
+        expected = self.next_seq
         after = expected - 1
         if seq < expected:
             self.report.add("O1", f"expected seq {expected}, got {seq}: it was there already", after)
-            self._next_seq = expected
-            return None
+            return False
         self.report.hold(
             ("gap", after, seq), "O1", f"expected seq {expected}, got {seq}, and no log/gap names it", after
         )
-        return False
+        return True
 
-    def place(self, word: str, event: Any) -> bool:
-        """Move on by this event; False if it lies where it may not and must not be folded further."""
-        place = _PLACES.get(word)
-        return place is None or place(self, word, event)
-
-    def _context(self, word: str, event: Any) -> bool:
+    def _context(self, event: Any) -> bool:
         if self.where.step or event.step is not None:
-            return self._in_step(word, event)
-        return self._in_turn(word, event)
+            return self._in_step(event)
+        return self._in_turn(event)
 
     def lost(self) -> None:
         """Adrift until the next turn/start."""
@@ -82,7 +81,7 @@ class Placement(Fold):
 
     # --- turns -----------------------------------------------------------------------------------------
 
-    def _turn_start(self, word: str, event: Any) -> bool:
+    def _turn_start(self, event: Any) -> bool:
         where = self.where
         if where.turn:
             self.report.add("O2", f"turn {event.turn} starts while turn {where.turn} is open", where.turn_seq)
@@ -100,8 +99,8 @@ class Placement(Fold):
         where.turn_seq = self.report.seq
         self._last_turn = number
 
-    def _turn_end(self, word: str, event: Any) -> bool:
-        if not self._in_turn(word, event):
+    def _turn_end(self, event: Any) -> bool:
+        if not self._in_turn(event):
             return False
         where = self.where
         if where.step:
@@ -110,15 +109,14 @@ class Placement(Fold):
             self.report.add("O4", f"turn {where.turn} had {where.steps} steps, its turn/end says {event.steps}")
         return True
 
-    def closed(self, word: str) -> None:
-        """Leave the turn or step, after all folds have seen its end."""
+    def _left_turn(self, event: Any) -> None:
         where = self.where
-        if word == "turn/end":
-            where.turn = where.step = where.steps = 0
-        elif word == "step/end":
-            where.step = 0
+        where.turn = where.step = where.steps = 0
 
-    def _in_turn(self, word: str, event: Any) -> bool:
+    def _left_step(self, event: Any) -> None:
+        self.where.step = 0
+
+    def _in_turn(self, event: Any) -> bool:
         where, number = self.where, event.turn
         if self._adrift:
             self._last_turn = max(self._last_turn, number or 0)
@@ -126,8 +124,9 @@ class Placement(Fold):
         if where.turn:
             if not differs(number, where.turn):
                 return True
-            self.report.add("O5", f"{word} names turn {number} inside turn {where.turn}", where.turn_seq)
+            self.report.add("O5", f"{event.type} names turn {number} inside turn {where.turn}", where.turn_seq)
             return False
+        word = event.type
         if word == "turn/end":
             self.report.add("O2", f"turn/end of turn {number}, which is not open")
             self._last_turn = max(self._last_turn, number or 0)
@@ -141,8 +140,8 @@ class Placement(Fold):
 
     # --- steps -----------------------------------------------------------------------------------------
 
-    def _step_start(self, word: str, event: Any) -> bool:
-        if not self._in_turn(word, event):
+    def _step_start(self, event: Any) -> bool:
+        if not self._in_turn(event):
             return False
         where = self.where
         if where.step:
@@ -159,8 +158,8 @@ class Placement(Fold):
         where.steps += 1
         where.step_seq = self.report.seq
 
-    def _step_end(self, word: str, event: Any) -> bool:
-        if not self._in_turn(word, event):
+    def _step_end(self, event: Any) -> bool:
+        if not self._in_turn(event):
             return False
         where = self.where
         if not where.step:
@@ -170,12 +169,13 @@ class Placement(Fold):
             self.report.add("O5", f"step/end names step {event.step} inside step {where.step}", where.step_seq)
         return True
 
-    def _in_step(self, word: str, event: Any) -> bool:
+    def _in_step(self, event: Any) -> bool:
         where, number = self.where, event.step
-        if number is not None and number == where.step and event.turn == where.turn and not self._adrift:
+        if number == where.step and event.turn == where.turn and not self._adrift:
             return True
-        if not self._in_turn(word, event):
+        if not self._in_turn(event):
             return False
+        word = event.type
         if where.step:
             if word == "context/message" and number is None and type(event) is not Loose:
                 self.report.add("O5", f"{word} inside step {where.step} does not name it", where.step_seq)
@@ -190,15 +190,21 @@ class Placement(Fold):
         self.report.add("O5", f"{word} of step {number} of turn {where.turn} outside any step")
         return False
 
+    def _answer(self, event: Any) -> bool:
+        self.where.calls = call_ids(event)
+        return self._in_step(event)
+
     # --- gaps ------------------------------------------------------------------------------------------
 
-    def _gap(self, word: str, event: Any) -> bool:
+    def _gap(self, event: Any) -> bool:
         if not self.report.settle(("gap", event.after, event.before)):
             self.report.add("O1", f"log/gap names {event.after} to {event.before}, where nothing is missing")
         return True
 
 
-_PLACES: dict[str, Callable[[Placement, str, Any], bool]] = {
+Place: TypeAlias = Callable[[Placement, Any], bool]
+
+PLACES: dict[str, Place] = {
     "turn/start": Placement._turn_start,
     "turn/end": Placement._turn_end,
     "step/start": Placement._step_start,
@@ -206,5 +212,6 @@ _PLACES: dict[str, Callable[[Placement, str, Any], bool]] = {
     "user/message": Placement._in_turn,
     "context/message": Placement._context,
     "log/gap": Placement._gap,
+    "assistant/message": Placement._answer,
     **dict.fromkeys(_IN_STEP, Placement._in_step),
 }

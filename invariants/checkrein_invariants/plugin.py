@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import sys
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from msgspec import Struct
@@ -38,6 +38,18 @@ _MAX_KEPT = 1_000
 _Fault: TypeAlias = tuple[str, str, str, str, int | None, int | None]
 
 
+class _Watches(dict["Session", Watch]):
+    """The watch of each live session; the first to ask for one begins it."""
+
+    def __init__(self, begin: Callable[[Session], Watch]) -> None:
+        super().__init__()
+        self._begin = begin
+
+    def __missing__(self, session: Session) -> Watch:
+        watch = self[session] = self._begin(session)
+        return watch
+
+
 class Plugin:
     """Watches every agent of a harness.
 
@@ -62,8 +74,8 @@ class Plugin:
     def __init__(self, config: Config | None = None) -> None:
         self.config = config or self.Config()
         self.violations: dict[str, list[Violation]] = {}
-        self._watches: dict[int, Watch] = {}
-        self._shown: dict[int, set[Violation]] = {}
+        self._watches = _Watches(self._begin)
+        self._shown: dict[Session, set[Violation]] = {}
         self._types: dict[str, EventType] = {}
         self._told: Counter[_Fault] = Counter()  # faults observers were told of
         self._logged: Counter[_Fault] = Counter()  # faults in the logs
@@ -88,26 +100,26 @@ class Plugin:
     @hookimpl
     def session_event(self, session: Session, event: AnyEvent) -> None:
         """Check each event as it comes."""
-        watch = self._watch(session)
-        before = watch.count
+        watch = self._watches[session]
+        before = watch.report.count
         watch(event)
         if type(event) is PluginFaulted:
             self._count(self._logged, event)
-        if watch.count != before and event.type != VIOLATION:
+        if watch.report.count != before and event.type != VIOLATION:
             self._show(watch)
 
     @hookimpl
     def stream_chunk(self, agent: AgentLike, turn: int, step: int, chunk: Chunk) -> None:
         """Check the stream's grammar (O23)."""
-        self._watch(agent.session).chunk(chunk)
+        self._watches[agent.session].chunk(chunk)
 
     @hookimpl
     def agent_status(self, agent: AgentLike, status: str) -> None:
         """Check the status (O14)."""
-        watch = self._watch(agent.session)
-        before = watch.count
+        watch = self._watches[agent.session]
+        before = watch.report.count
         watch.status(status)
-        if watch.count != before:
+        if watch.report.count != before:
             self._show(watch)
 
     @hookimpl
@@ -132,24 +144,20 @@ class Plugin:
     @hookimpl(trylast=True)
     def agent_disposed(self, agent: AgentLike) -> None:
         """Check that everything is closed, and let go of the session."""
-        watch = self._watch(agent.session)
+        watch = self._watches[agent.session]
         watch.disposed()
         watch.finish(whole=self.config.deep)
         self._recorded_twice(watch)
         self._show(watch)
-        self._watches.pop(id(watch.session), None)
-        self._shown.pop(id(watch.session), None)
+        self._watches.pop(watch.session, None)
+        self._shown.pop(watch.session, None)
 
-    def _watch(self, session: Session) -> Watch:
-        # By identity: a session is watched as long as we hold it, so its id cannot be another's.
-        watch = self._watches.get(id(session))
-        if watch is None:
-            watch = self._watches[id(session)] = Watch(session, deep=self.config.deep, stream=True)
-        return watch
+    def _begin(self, session: Session) -> Watch:
+        return Watch(session, deep=self.config.deep, stream=True)
 
     def _show(self, watch: Watch) -> None:
         session = watch.session
-        shown = self._shown.setdefault(id(session), set())
+        shown = self._shown.setdefault(session, set())
         found = watch.violations
         if found and (session.id in self.violations or len(self.violations) < _MAX_KEPT):
             self.violations[session.id] = found

@@ -94,19 +94,21 @@ class Report:
 
     Attributes:
         seq: the event being looked at.
+        count: how many violations there are so far.
         dropped: how many were not kept, beyond MAX_VIOLATIONS.
     """
 
-    __slots__ = ("_found", "_held", "dropped", "seq")
+    __slots__ = ("_found", "_held", "count", "dropped", "seq")
 
     def __init__(self) -> None:
         self.seq = -1
-        self.dropped = 0
+        self.count = self.dropped = 0
         self._found: list[Violation] = []
         self._held: dict[Hashable, Violation] = {}
 
     def add(self, rule: str, message: str, *events: int) -> None:
         """Record a violation at the current event; `events` are the other seqs concerned."""
+        self.count += 1
         if len(self._found) >= MAX_VIOLATIONS:
             self.dropped += 1
             return
@@ -115,18 +117,18 @@ class Report:
     def hold(self, key: Hashable, rule: str, message: str, *events: int) -> None:
         """Record a violation that `settle(key)` takes back."""
         if len(self._held) >= MAX_VIOLATIONS:
+            self.count += 1
             self.dropped += 1
             return
+        self.count += key not in self._held
         self._held[key] = Violation(rule, self.seq, message, (*events, self.seq))
 
     def settle(self, key: Hashable) -> bool:
         """Take a held violation back; False if there is none of this key."""
-        return self._held.pop(key, None) is not None
-
-    @property
-    def count(self) -> int:
-        """How many violations there are so far."""
-        return len(self._found) + len(self._held) + self.dropped
+        if self._held.pop(key, None) is None:
+            return False
+        self.count -= 1
+        return True
 
     @property
     def violations(self) -> list[Violation]:

@@ -5,6 +5,7 @@ A watch never raises into the session it observes; if the oracle itself fails, t
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from checkrein.chunks import (
@@ -19,7 +20,7 @@ from checkrein.chunks import (
 )
 from checkrein.codec import encode, seal
 from checkrein.errors import RefusedAtAppend
-from checkrein.events import AnyEvent
+from checkrein.events import AnyEvent, RequestEnd, RequestStart
 from checkrein.log import onward
 
 from .deep import NEVER, Deep
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
 __all__ = ["Watch", "Stream", "Life"]
 
 _LAST = 1_000
+_REQUESTS = frozenset((RequestStart, RequestEnd))
 _KINDS: dict[type, str] = {TextChunk: "text", ThinkingChunk: "thinking", CallChunk: "call", OpaqueChunk: "opaque"}
 
 # What may not come any more once disposal began (C5): everything that opens something.
@@ -61,24 +63,27 @@ class Stream:
 
     def __init__(self, report: Report) -> None:
         self._report = report
-        self.reset()
+        self._reset()
 
-    def reset(self) -> None:
-        """A request begins."""
+    def _reset(self) -> None:
         self._blocks: dict[int, str] = {}
         self._usage = self._finished = False
         self._problem: str | None = None
 
     def chunk(self, chunk: Any) -> None:
         """Take the next chunk; what breaks the grammar is kept until the request ends."""
+        kind = _KINDS.get(type(chunk))
+        if kind is None or self._finished:
+            self._other(chunk)
+        elif self._blocks.setdefault(chunk.index, kind) != kind and self._problem is None:
+            self._problem = f"block {chunk.index} is {self._blocks[chunk.index]}, then {kind}"
+
+    def _other(self, chunk: Any) -> None:
+        """Take what is no piece of a block, or comes after the end."""
         if self._problem is not None:
             return
-        kind = _KINDS.get(type(chunk))
         if self._finished:
             self._problem = f"a {type(chunk).__name__} after finish"
-        elif kind is not None:
-            if self._blocks.setdefault(chunk.index, kind) != kind:
-                self._problem = f"block {chunk.index} is {self._blocks[chunk.index]}, then {kind}"
         elif isinstance(chunk, UsageChunk):
             self._problem = "usage twice" if self._usage else None
             self._usage = True
@@ -91,25 +96,32 @@ class Stream:
         elif chunk.index is not None and chunk.index not in self._blocks:
             self._problem = f"metadata for block {chunk.index}, which is not there"
 
-    def end(self, outcome: str) -> None:
-        """The request ends; only an answer needs a stream that was whole."""
-        if outcome == "ok" and self._problem is not None:
+    def event(self, event: Any) -> None:
+        """A request starts or ends; only an answer needs a stream that was whole."""
+        if type(event) is RequestStart:
+            self._reset()
+        elif event.outcome == "ok" and self._problem is not None:
             self._report.add("O23", f"the request ended well, but its stream broke the grammar: {self._problem}")
-        elif outcome == "ok" and not self._finished:
+        elif event.outcome == "ok" and not self._finished:
             self._report.add("O23", "the request ended well, but its stream has no finish")
 
 
 class Life:
-    """O13 and O14: an agent's status and its end."""
+    """O13 and O14: an agent's status and its end.
+
+    Attributes:
+        ending: whether disposal began; what events may still come is judged from then on.
+    """
 
     def __init__(self, report: Report) -> None:
         self._report = report
         self.status: str | None = None
-        self.gone = False
+        self.gone = self.ending = False
 
     def change(self, status: str, turn: int) -> None:
         """The agent has this status now; `turn` is the open turn."""
         before, self.status = self.status, status
+        self.ending = self.gone or status == "disposed"
         if status not in ("idle", "running", "disposed"):
             self._report.add("O14", f"expected status idle, running or disposed, got {status!r}")
         elif before == "disposed":
@@ -119,8 +131,12 @@ class Life:
         elif status == "idle" and turn:
             self._report.add("O14", f"idle while turn {turn} is open")
 
+    def end(self) -> None:
+        """The agent is gone."""
+        self.gone = self.ending = True
+
     def event(self, word: str) -> None:
-        """An event comes."""
+        """An event comes while the agent ends, or later."""
         if self.gone and word not in _AFTER:
             self._report.add("O13", f"{word} after the agent is gone")
         elif self.status == "disposed" and word in _OPENING:
@@ -136,6 +152,8 @@ class Watch:
         stream: `chunk` will be called with every chunk, so a missing one is missing (O23).
 
     Attributes:
+        report: where violations go; its `count` tells cheaply whether there are new ones.
+        chunk: takes each chunk that came from the provider; for whoever has said `stream`.
         failure: what the oracle itself raised, if it did; the watch ended there.
     """
 
@@ -144,9 +162,11 @@ class Watch:
         self.failure: Exception | None = None
         balances = [kind.balance for kind in session.types.values() if kind.balance is not None]
         self._oracle = oracle = Oracle(balances)
-        self._deep = Deep(oracle.report, session.types) if deep else None
-        self._stream = Stream(oracle.report) if stream else None
-        self._life = Life(oracle.report)
+        self.report = oracle.report
+        self._stream = Stream(self.report) if stream else None
+        self.chunk: Callable[[Any], None] = _ignored if self._stream is None else self._stream.chunk
+        self._deep = Deep(self.report, session.types) if deep else None
+        self._life = Life(self.report)
         self._fed = 0
         self._own: int | None = None  # seq of the first event that was appended while we watched
 
@@ -163,29 +183,17 @@ class Watch:
         try:
             for event in onward(self.session.events, self._fed):
                 self._fed += 1
-                self._feed(event)
+                self._oracle.feed(event)
+                if self._deep is not None:
+                    self._deep.feed(event)
+                if self._own is None or event.seq < self._own:
+                    continue
+                if self._life.ending:
+                    self._life.event(event.type)
+                if self._stream is not None and type(event) in _REQUESTS:
+                    self._stream.event(event)
         except Exception as exc:
             self.failure = exc
-
-    def _feed(self, event: AnyEvent) -> None:
-        word = event.type
-        self._oracle.feed(event)
-        if self._deep is not None:
-            self._deep.feed(event)
-        if self._own is None or event.seq < self._own:
-            return
-        if self._life.status is not None or self._life.gone:
-            self._life.event(word)
-        if self._stream is not None:
-            if word == "request/start":
-                self._stream.reset()
-            elif word == "request/end":
-                self._stream.end(getattr(event, "outcome", ""))
-
-    def chunk(self, chunk: Any) -> None:
-        """A chunk came from the provider."""
-        if self._stream is not None and self.failure is None:
-            self._stream.chunk(chunk)
 
     def status(self, status: str) -> None:
         """The agent's status changed."""
@@ -195,11 +203,11 @@ class Watch:
     def disposed(self) -> None:
         """The agent is gone."""
         self.catch_up()
-        self._life.gone = True
+        self._life.end()
 
     def add(self, rule: str, message: str) -> None:
         """Record what somebody else found out about the agent."""
-        self._oracle.report.add(rule, message)
+        self.report.add(rule, message)
 
     @property
     def gone(self) -> bool:
@@ -215,11 +223,6 @@ class Watch:
     def violations(self) -> list[Violation]:
         """What was found so far in the events appended while we watched."""
         return [] if self._own is None else [v for v in self._oracle.violations if v.seq >= self._own]
-
-    @property
-    def count(self) -> int:
-        """How many violations were found so far; cheap."""
-        return self._oracle.report.count
 
     def finish(self, open_ok: bool = False, *, whole: bool = True) -> list[Violation]:
         """Check what the end shows: what is still open, immutability (O24), the live projections (O15, O18).
@@ -244,7 +247,7 @@ class Watch:
 
     def _immutable(self, start: int) -> None:
         """O24: each event still encodes to the bytes that were sealed when it was appended."""
-        events, lines, report = self.session.events, self.session.lines, self._oracle.report
+        events, lines, report = self.session.events, self.session.lines, self.report
         if len(events) != len(lines):
             report.add("O24", f"{len(events)} events, but {len(lines)} lines")
         for event, line in zip(events[start:], lines[start:], strict=False):
@@ -261,11 +264,11 @@ class Watch:
         """O18: the kept total is the sum of what the log says."""
         kept, total = self.session.state.usage, self._oracle.usage
         if kept != total and not self._oracle.where.holes:
-            self._oracle.report.add("O18", f"the kept usage is {kept}, the sum is {total}")
+            self.report.add("O18", f"the kept usage is {kept}, the sum is {total}")
 
     def _projections(self) -> None:
         """O15: what the session keeps up to date equals what the log gives when it is folded anew."""
-        report, kept = self._oracle.report, self.session.state
+        report, kept = self.report, self.session.state
         deep = self._deep
         if deep is None:
             deep = Deep(report, self.session.types, when=NEVER)
@@ -277,6 +280,10 @@ class Watch:
             report.add("O15", "the kept history differs from the one derived anew")
         if _summary(kept) != _summary(state):
             report.add("O15", f"the kept state is {_summary(kept)}, the log gives {_summary(state)}")
+
+
+def _ignored(chunk: Any) -> None:
+    """The chunks of a watch that is not told of all of them prove nothing."""
 
 
 def _summary(state: State) -> dict[str, object]:

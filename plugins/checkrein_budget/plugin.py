@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import TYPE_CHECKING
-from weakref import WeakKeyDictionary
 
 import anyio
 from msgspec import Struct, field
@@ -26,7 +25,6 @@ if TYPE_CHECKING:
     from checkrein.agents import AgentLike
     from checkrein.messages import Usage
     from checkrein.owner import TaskStarter
-    from checkrein.session import Session
 
 __all__ = ["NAME", "Plugin"]
 
@@ -34,10 +32,11 @@ NAME = "budget"
 
 
 class _Turn(Struct):
-    """What the log does not say of the open turn: when it began, what was let through, who watches the clock."""
+    """The open turn: its steps; and what the log does not say: when it began, what was let through, its clock."""
 
     number: int
     began: float
+    steps: Steps
     admitted: set[str] = field(default_factory=set)
     refused: int = 0
     watch: anyio.CancelScope | None = None
@@ -83,7 +82,6 @@ class Plugin:
     def __init__(self, config: Config | None = None) -> None:
         self.config = config or self.Config()
         self._turns: dict[str, _Turn] = {}
-        self._steps: WeakKeyDictionary[Session, Steps] = WeakKeyDictionary()
         self._tasks: TaskStarter | None = None
 
     @hookimpl
@@ -103,10 +101,11 @@ class Plugin:
         if (known := self._turns.get(agent.id)) is not None and known.number == turn:
             return
         self._forget(agent)
-        self._turns[agent.id] = _Turn(turn, anyio.current_time())
-        limit = self._config(agent).max_time_s
-        if limit and self._tasks is not None:
-            self._tasks.start(self._watch, agent, self._turns[agent.id], limit)
+        config = self._config(agent)
+        steps = Steps(polling=config.polling, position=len(agent.session))
+        self._turns[agent.id] = opened = _Turn(turn, anyio.current_time(), steps)
+        if config.max_time_s and self._tasks is not None:
+            self._tasks.start(self._watch, agent, opened, config.max_time_s)
 
     @hookimpl
     def agent_status(self, agent: AgentLike, status: str) -> None:
@@ -120,7 +119,7 @@ class Plugin:
         config, turn = self._config(agent), self._turns.get(agent.id)
         if turn is None:
             return None
-        if stop := _spent(agent, config, anyio.current_time() - turn.began):
+        if stop := _spent(agent, config, turn):
             return Deny(f"{stop.reason}: no further calls in this turn")
         if config.max_calls and call.call_id not in turn.admitted and len(turn.admitted) >= config.max_calls:
             turn.refused += 1
@@ -134,23 +133,19 @@ class Plugin:
         config, turn = self._config(agent), self._turns.get(agent.id)
         if turn is None:
             return None
-        if stop := _spent(agent, config, anyio.current_time() - turn.began):
+        if stop := _spent(agent, config, turn):
             return stop
         if turn.refused:
             used = len(turn.admitted) + turn.refused
             return _stop("calls", config.max_calls, used)
-        steps = agent.turn.steps
-        if config.max_steps and steps >= config.max_steps:
+        if config.max_steps and (steps := agent.turn.steps) >= config.max_steps:
             return _stop("steps", config.max_steps, steps)
-        return self._circling(agent, config)
-
-    def _circling(self, agent: AgentLike, config: Config) -> Stop | None:
         if not config.max_repeats and not config.max_malformed:
             return None
-        steps = self._steps.get(agent.session)
-        if steps is None:
-            steps = self._steps[agent.session] = Steps(config.polling)
-        steps.catch_up(agent.session)
+        turn.steps.catch_up(agent.session.events)
+        return self._circling(turn.steps, config)
+
+    def _circling(self, steps: Steps, config: Config) -> Stop | None:
         if config.max_malformed and steps.malformed >= config.max_malformed:
             reason = f"{steps.malformed} steps in a row made no call that any tool could take"
             return Stop(reason, "malformed", config.max_malformed, steps.malformed)
@@ -181,10 +176,10 @@ class Plugin:
         return config
 
 
-def _spent(agent: AgentLike, config: Plugin.Config, time_s: float) -> Stop | None:
+def _spent(agent: AgentLike, config: Plugin.Config, turn: _Turn) -> Stop | None:
     """Return the stop for a budget that is gone whatever the model does next."""
-    if config.max_time_s and time_s >= config.max_time_s:
-        return _stop("time_s", config.max_time_s, time_s)
+    if config.max_time_s and (used := anyio.current_time() - turn.began) >= config.max_time_s:
+        return _stop("time_s", config.max_time_s, used)
     if config.max_tokens and (used := _tokens(agent.turn.usage)) >= config.max_tokens:
         return _stop("tokens", config.max_tokens, used)
     return None

@@ -10,18 +10,16 @@ from collections import deque
 from collections.abc import Iterable, Sequence
 from fnmatch import fnmatchcase
 from hashlib import sha256
-from typing import TYPE_CHECKING, Any
+from itertools import islice
+from typing import Any, ClassVar
 
 import msgspec
 from msgspec import Struct, field
 
-from checkrein.events import AssistantAnswer, StepEnd, ToolEnded, ToolResulted, TurnStart
-from checkrein.log import onward
+from checkrein.events import AssistantAnswer, StepEnd, ToolEnded, ToolResulted
+from checkrein.log import Follower
 from checkrein.messages import CallBlock, content_text
 from checkrein.text import decode_json
-
-if TYPE_CHECKING:
-    from checkrein.session import Session
 
 __all__ = ["Circle", "Steps", "find_circle"]
 
@@ -50,64 +48,66 @@ def find_circle(steps: Sequence[bytes | None], max_period: int, times: int) -> C
         max_period: steps a block may have, at least 1.
         times: how often it must have come in a row, at least 2.
     """
+    newest_first = reversed(steps)
+    newest = next(newest_first, None)
+    if newest is None or newest not in islice(newest_first, max_period):
+        return None  # most steps are new, and a new one repeats nothing
     for period in range(1, max_period + 1):
-        tail = list(steps)[-period * times :]
+        tail = list(islice(reversed(steps), period * times))
         if len(tail) == period * times and None not in tail and tail == tail[:period] * times:
             return Circle(period, times)
     return None
 
 
-class Steps(Struct):
-    """The steps of the open turn, as digests.
+class Steps(Follower, kw_only=True):
+    """The steps of one turn, as digests.
 
     Args:
         polling: patterns of tools that may be called again with the same result.
-        position: how many events of the log are folded.
-        digests: one for each step of the turn, the newest 1,000.
+        position: where in the log to begin: at the turn's first request, or before it in the same turn.
+        digests: one for each step, the newest 1,000.
         malformed: how many steps in a row had calls and not one that reached a tool.
     """
 
     polling: tuple[str, ...] = ()
-    position: int = 0
     digests: deque[bytes | None] = field(default_factory=lambda: deque(maxlen=MOST_STEPS))
     malformed: int = 0
     _answer: AssistantAnswer | None = None
     _ended: dict[str, ToolEnded] = field(default_factory=dict)
     _results: dict[str, ToolResulted] = field(default_factory=dict)
 
-    def catch_up(self, session: Session) -> None:
-        """Fold the events that came since."""
-        for event in onward(session.events, self.position):
-            self._apply(event)
-            self.position += 1
+    def _answered(self, event: AssistantAnswer) -> None:
+        self._answer = event
+        self._ended.clear()
+        self._results.clear()
 
-    def _apply(self, event: Any) -> None:
-        if isinstance(event, TurnStart):
-            self.digests.clear()
-            self.malformed = 0
-        elif isinstance(event, AssistantAnswer):
-            self._answer = event
-            self._ended.clear()
-            self._results.clear()
-        elif isinstance(event, ToolEnded):
-            self._ended[event.call_id] = event
-        elif isinstance(event, ToolResulted):
-            self._results[event.call_id] = event
-        elif isinstance(event, StepEnd) and self._answer is not None:
-            self._end_step(self._answer)
-            self._answer = None
+    def _tool_ended(self, event: ToolEnded) -> None:
+        self._ended[event.call_id] = event
 
-    def _end_step(self, answer: AssistantAnswer) -> None:
-        calls = [block for block in answer.content if isinstance(block, CallBlock)]
+    def _resulted(self, event: ToolResulted) -> None:
+        self._results[event.call_id] = event
+
+    def _step_ended(self, event: StepEnd) -> None:
+        answer, self._answer = self._answer, None
+        if answer is None:
+            return
+        calls = [block for block in answer.content if type(block) is CallBlock]
         if not calls:  # an answer that a plugin would not let be the last one
             self.digests.append(sha256(content_text(answer.content).encode()).digest())
             return
-        reached = [self._code(call.call_id) not in NEVER_REACHED for call in calls]
-        self.malformed = 0 if any(reached) else self.malformed + 1
-        if all(any(fnmatchcase(call.name, pattern) for pattern in self.polling) for call in calls):
+        reached = any(self._code(call.call_id) not in NEVER_REACHED for call in calls)
+        self.malformed = 0 if reached else self.malformed + 1
+        if self.polling and all(any(fnmatchcase(call.name, pattern) for pattern in self.polling) for call in calls):
             self.digests.append(None)
         else:
-            self.digests.append(_digest(self._facts(call) for call in calls))
+            self.digests.append(_digest(map(self._facts, calls)))
+
+    READS: ClassVar = {
+        AssistantAnswer: _answered,
+        ToolEnded: _tool_ended,
+        ToolResulted: _resulted,
+        StepEnd: _step_ended,
+    }
 
     def _facts(self, call: CallBlock) -> Any:
         result: ToolEnded | ToolResulted | None = self._results.get(call.call_id)

@@ -35,6 +35,7 @@ OVERFLOW = "CONTEXT_WINDOW_EXCEEDED"
 # What the provider counted corrects the estimates, less so for small requests, where the factor is noise.
 DAMPING_TOKENS = 2_000
 FACTOR = (0.5, 4.0)
+_REQUESTS = frozenset((RequestStart, RequestEnd))
 
 
 class Measured(Struct, frozen=True):
@@ -61,9 +62,11 @@ class _Sums(Struct):
         if known > len(messages) or (known and (messages[0] is not self.first or messages[known - 1] is not self.last)):
             del self.sums[1:]
             known = 0
-        for index in range(known, len(messages)):
-            self.sums.append(self.sums[-1] + estimate_message_tokens(messages[index]))
-        self.first, self.last = messages[0], messages[-1]
+        if known == 0:
+            self.first = messages[0]
+        for message in messages[known:]:
+            self.sums.append(self.sums[-1] + estimate_message_tokens(message))
+            self.last = message
         system, tools, tokens = self.fixed
         if system != request.system or tools != request.tools:
             tokens = estimate_system_tokens(request.system, request.tools)
@@ -171,16 +174,18 @@ def last_request(events: Sequence[Any]) -> Measured:
     """Return what the log says of the last request, found from the end (L1)."""
     end: RequestEnd | None = None
     for event in reversed(events):
-        kind = type(event)
-        if kind is RequestEnd and end is None:
-            end = event
-        elif kind is RequestStart:
+        if type(event) not in _REQUESTS:
+            continue
+        if type(event) is RequestStart:
             return Measured(_own_edit(event.edits), event.seq, _prompt_tokens(end), _overflowed(end))
+        end = end or event
     return Measured()
 
 
 def _own_edit(edits: dict[str, Any] | None) -> Edit | None:
     """The cut, if it is one of ours: known by its marker, for `plugin` names the last that touched the request."""
+    if edits is None:
+        return None
     try:
         edit = msgspec.convert(edits, Edit)
     except msgspec.ValidationError:

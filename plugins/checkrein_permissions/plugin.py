@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import logging
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 from weakref import WeakKeyDictionary
 
 import msgspec
@@ -19,7 +19,7 @@ from checkrein.calls import Call
 from checkrein.decisions import Allow, Ask, Deny, GuardVote, Stop
 from checkrein.events import ApprovalAsked, ApprovalDecided, TurnStart
 from checkrein.hookspecs import hookimpl
-from checkrein.log import onward
+from checkrein.log import Follower
 from checkrein.visible import excerpt, visible
 
 from .paths import path_matches, relative_pattern
@@ -43,36 +43,31 @@ Word = Literal["allow", "ask", "deny"]
 
 
 class Tables(Struct, frozen=True):
-    """The parsed tables of one config."""
+    """A config and its parsed tables."""
 
+    config: Plugin.Config
     deny: tuple[Rule, ...]
     ask: tuple[Rule, ...]
     allow: tuple[Rule, ...]
 
 
-class Memory(Struct):
+class Memory(Follower, kw_only=True):
     """A fold of one session's log: what people have answered."""
 
-    position: int = 0
     rules: list[Rule] = field(default_factory=list)
     asked: dict[str, str] = field(default_factory=dict)  # approval id -> call id, of the open turn
     keys: dict[str, str] = field(default_factory=dict)  # call id -> what was asked, of the open turn
     denied: set[str] = field(default_factory=set)
     repeats: int = 0
 
-    def catch_up(self, session: Session) -> None:
-        """Fold the events that came since."""
-        for event in onward(session.events, self.position):
-            self.position += 1
-            if isinstance(event, TurnStart):
-                self.asked.clear()
-                self.keys.clear()
-                self.denied.clear()
-                self.repeats = 0
-            elif isinstance(event, ApprovalAsked):
-                self.asked[event.id] = event.call_id
-            elif isinstance(event, ApprovalDecided):
-                self._decided(event)
+    def _turn_started(self, event: TurnStart) -> None:
+        self.asked.clear()
+        self.keys.clear()
+        self.denied.clear()
+        self.repeats = 0
+
+    def _asked(self, event: ApprovalAsked) -> None:
+        self.asked[event.id] = event.call_id
 
     def _decided(self, event: ApprovalDecided) -> None:
         key = self.keys.get(self.asked.pop(event.id, ""))
@@ -83,6 +78,8 @@ class Memory(Struct):
                 self.rules.append(parse_rule(event.rule))
             except ValueError:  # another version's language: it allows nothing here
                 _log.warning("session rule %r is not understood and ignored", event.rule)
+
+    READS: ClassVar = {TurnStart: _turn_started, ApprovalAsked: _asked, ApprovalDecided: _decided}
 
 
 class Plugin:
@@ -124,17 +121,21 @@ class Plugin:
     def __init__(self, config: Config | None = None) -> None:
         self.config = config or self.Config()
         self._tables: dict[Plugin.Config, Tables] = {}
+        self._used = _parsed(self.config)
         self._memories: WeakKeyDictionary[Session, Memory] = WeakKeyDictionary()
-        for rule in self._parsed(self.config).allow:
+        for rule in self._used.allow:
             if warning := risk_of(rule):
                 _log.warning("%s", warning)
 
     @hookimpl
     def tools_guard(self, agent: AgentLike, call: Call) -> GuardVote:
         """Vote on a call by the rules, the answers so far, and its effect."""
-        config = self._config(agent)
-        memory = self._memory(agent.session)
-        vote = self._judge(Subject(call, agent.workspace), config, memory)
+        session = agent.session
+        memory = self._memories.get(session)
+        if memory is None:
+            memory = self._memories[session] = Memory()
+        memory.catch_up(session.events)
+        vote = _judge(Subject(call, agent.workspace), self._tables_for(agent), memory)
         if isinstance(vote, Ask):
             key = _key(call)
             if key in memory.denied:
@@ -148,60 +149,62 @@ class Plugin:
     @hookimpl
     def turn_continuation(self, agent: AgentLike) -> Stop | None:
         """End a turn in which the model keeps asking for what was denied."""
-        memory = self._memory(agent.session)
+        memory = self._memories.get(agent.session)
+        if memory is None or not memory.repeats:
+            return None
+        memory.catch_up(agent.session.events)  # they may be another turn's
         if memory.repeats < self._config(agent).max_repeats:
             return None
         return Stop(f"a call that was denied was asked for {memory.repeats} more times")
 
-    def _judge(self, subject: Subject, config: Config, memory: Memory) -> GuardVote:
-        tables, effect = self._parsed(config), subject.call.effect
-        for rule in tables.deny:
-            matched = rule.matches(subject, broad=True)
-            if matched:
-                return Deny(f"denied by the permission rule {rule.text!r}")
-            if matched is None:
-                return Ask(_summary(subject, f"it cannot be told whether the rule {rule.text!r} forbids it"))
-        if effect != "read_only" and (path := _protected(subject, config.protected)):
-            return Ask(_summary(subject, f"{path} is protected"))
-        for rule in memory.rules:
-            if rule.matches(subject, broad=False):
-                return Allow(f"allowed before: {rule.text}")
-        for rule in tables.ask:
-            if rule.matches(subject, broad=True) is not False:
-                return Ask(_summary(subject, f"by the rule {rule.text!r}"), exact_rule(subject))
-        doubt: Rule | None = None
-        for rule in tables.allow:
-            matched = rule.matches(subject, broad=False)
-            if matched:
-                return Allow(f"by the rule {rule.text!r}")
-            doubt = rule if matched is None else doubt
-        word = config.read_only if effect == "read_only" else config.mode
-        if word == "deny":
-            return Deny("denied: no permission rule allows it")
-        if doubt is not None:
-            why = f"it cannot be told whether the rule {doubt.text!r} allows it"
-            return Ask(_summary(subject, why), exact_rule(subject))
-        return Ask(_summary(subject, "no rule is about it"), exact_rule(subject)) if word == "ask" else None
-
-    def _memory(self, session: Session) -> Memory:
-        memory = self._memories.get(session)
-        if memory is None:
-            memory = self._memories[session] = Memory()
-        memory.catch_up(session)
-        return memory
-
-    def _parsed(self, config: Config) -> Tables:
-        tables = self._tables.get(config)
-        if tables is None:
-            tables = Tables(*(_parse(getattr(config, name), name) for name in ("deny", "ask", "allow")))
-            self._tables[config] = tables
-        return tables
+    def _tables_for(self, agent: AgentLike) -> Tables:
+        config = self._config(agent)  # hashing one costs more than what most calls need of it
+        if self._used.config is not config:
+            if config not in self._tables:
+                self._tables[config] = _parsed(config)
+            self._used = self._tables[config]
+        return self._used
 
     def _config(self, agent: AgentLike) -> Config:
         if not agent.spec.plugins.get(NAME):
             return self.config
         config: Plugin.Config = agent.harness.plugins.config_for(NAME, agent.spec)
         return config
+
+
+def _judge(subject: Subject, tables: Tables, memory: Memory) -> GuardVote:
+    config, effect = tables.config, subject.call.effect
+    for rule in tables.deny:
+        matched = rule.matches(subject, broad=True)
+        if matched:
+            return Deny(f"denied by the permission rule {rule.text!r}")
+        if matched is None:
+            return Ask(_summary(subject, f"it cannot be told whether the rule {rule.text!r} forbids it"))
+    if effect != "read_only" and (path := _protected(subject, config.protected)):
+        return Ask(_summary(subject, f"{path} is protected"))
+    for rule in memory.rules:
+        if rule.matches(subject, broad=False):
+            return Allow(f"allowed before: {rule.text}")
+    for rule in tables.ask:
+        if rule.matches(subject, broad=True) is not False:
+            return Ask(_summary(subject, f"by the rule {rule.text!r}"), exact_rule(subject))
+    doubt: Rule | None = None
+    for rule in tables.allow:
+        matched = rule.matches(subject, broad=False)
+        if matched:
+            return Allow(f"by the rule {rule.text!r}")
+        doubt = rule if matched is None else doubt
+    word = config.read_only if effect == "read_only" else config.mode
+    if word == "deny":
+        return Deny("denied: no permission rule allows it")
+    if doubt is not None:
+        why = f"it cannot be told whether the rule {doubt.text!r} allows it"
+        return Ask(_summary(subject, why), exact_rule(subject))
+    return Ask(_summary(subject, "no rule is about it"), exact_rule(subject)) if word == "ask" else None
+
+
+def _parsed(config: Plugin.Config) -> Tables:
+    return Tables(config, *(_parse(getattr(config, name), name) for name in ("deny", "ask", "allow")))
 
 
 def _parse(texts: Iterable[str], name: str) -> tuple[Rule, ...]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Iterator
+from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -57,14 +58,16 @@ class Subject:
         workspace: the folder relative paths are resolved in.
     """
 
-    __slots__ = ("_commands", "_paths", "_workspace", "call", "leaves")
-
     def __init__(self, call: Call, workspace: Path) -> None:
         self.call = call
-        self.leaves = list(_leaves(call.arguments, "", "text"))
         self._workspace = workspace
         self._paths: dict[str, Canonical | None] = {}
         self._commands: dict[str, Command] = {}
+
+    @cached_property
+    def leaves(self) -> list[Leaf]:
+        """The values in its arguments; most calls are judged without a look at them."""
+        return list(_leaves(self.call.arguments, "", "text"))
 
     def of(self, kind: str) -> list[Leaf]:
         """The values of one kind."""

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from checkrein.codec import decode, encode, seal
 from checkrein.events import AnyEvent
-from checkrein_invariants import LogBuilder, Oracle, check_events
+from checkrein_invariants import LogBuilder, Oracle, check_events, rules
 from checkrein_invariants.builder import renumber
 from checkrein_invariants.deep import EVERY, Deep
 from checkrein_invariants.rules import Report
@@ -212,3 +213,21 @@ def test_L8_the_history_of_any_part_of_a_log_is_valid(log: LogBuilder, data: st.
 def test_L8_the_history_of_any_order_of_a_log_is_valid(log: LogBuilder, data: st.DataObject) -> None:
     events = renumber(data.draw(st.permutations(log.events)))
     assert [text for text in deep(events) if text.startswith("O15") and "does not hold" not in text] == []
+
+
+STEPS = st.lists(st.tuples(st.sampled_from(("add", "hold", "settle")), st.integers(0, 3)), max_size=30)
+
+
+@given(STEPS, st.integers(1, 4))
+def test_the_count_is_that_of_the_violations_so_far(steps: list[tuple[str, int]], most: int) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(rules, "MAX_VIOLATIONS", most)
+        report = Report()
+        for n, (what, key) in enumerate(steps):
+            if what == "add":
+                report.add("O1", f"violation {n}")
+            elif what == "hold":
+                report.hold(key, "O1", f"violation {n}")
+            else:
+                report.settle(key)
+            assert report.count == len(report.violations) + report.dropped
