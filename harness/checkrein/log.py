@@ -118,7 +118,7 @@ class Pages(Sequence[T]):
 
     def onward(self, place: int) -> Iterator[T]:
         """Iterate from an index on; as iterating, it keeps nothing of what it reads."""
-        for number in range(max(0, bisect_right(self._starts, place) - 1), len(self.pages)):
+        for number in self._from(place):
             yield from self.pages[number].read()[max(0, place - self._starts[number]) :]
         yield from self.recent[max(0, place - self._old) :]
 
@@ -131,13 +131,19 @@ class Pages(Sequence[T]):
 
     def _between(self, start: int, stop: int) -> list[T]:
         found: list[T] = []
-        for number in range(max(0, bisect_right(self._starts, start) - 1), len(self.pages)):
+        for number in self._from(start):
             first = self._starts[number]
             if first >= stop:
                 return found
             page = self._held.get(number) or self.pages[number].read()
             found += page[max(0, start - first) : stop - first]
         return found + self.recent[max(0, start - self._old) : max(0, stop - self._old)]
+
+    def _from(self, place: int) -> range:
+        """The pages with items from an index on; none if all of those are recent, as nearly always."""
+        if place >= self._old:
+            return range(0)
+        return range(max(0, bisect_right(self._starts, place) - 1), len(self.pages))
 
     def _page(self, number: int) -> list[T]:
         held = self._held

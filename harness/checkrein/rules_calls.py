@@ -124,6 +124,8 @@ def check_decided(state: State, event: ev.ApprovalDecided) -> None:
 
 def apply_decided(state: State, event: ev.ApprovalDecided) -> None:
     state.approvals.pop(event.id, None)
+    if event.outcome == "allowed_rule" and event.rule is not None:
+        state.allowed_rules.append(event.rule)
 
 
 def check_compaction(state: State, event: Any) -> None:

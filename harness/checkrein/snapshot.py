@@ -75,6 +75,7 @@ class AtRest(Struct, array_like=True):
     turn_calls: int
     final_text: str
     approvals_asked: int
+    allowed_rules: list[str]
     orphans: dict[str, tuple[int, int, str]]
     claimed: dict[str, int]
     discarded: dict[str, str]

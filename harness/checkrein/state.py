@@ -67,6 +67,7 @@ class State:
         turn, turn_open, step, step_open, answered: the brackets; `turn` and `step` are the last numbers.
         attempt, request_open, shown: the attempt of the open step's request, and whether its partial text is logged.
         calls, due: the open step's calls by id in model order, and the ids still owing a result.
+        allowed_rules: the rules that people allowed for always, as they were asked.
         pending, claimed, discarded, keys, inputs: the inbox (I3).
         starts, ends: the seq of each turn's start, and its end event.
         header, parts: the request header in force, and the prompt parts written so far.
@@ -85,6 +86,7 @@ class State:
             "final_text",
             "approvals",
             "approvals_asked",
+            "allowed_rules",
             "open_pairs",
             "compactions",
         ),
@@ -117,6 +119,7 @@ class State:
         self.final_text = ""
         self.approvals: dict[str, ev.ApprovalAsked] = {}
         self.approvals_asked = 0
+        self.allowed_rules: list[str] = []
         self.open_pairs: dict[tuple[str, str], ev.FreeEvent] = {}
         self.compactions: dict[str, ev.CompactionStart] = {}
         self.orphans: dict[str, tuple[int, int, str]] = {}  # unanswered calls of closed steps: turn, step, code

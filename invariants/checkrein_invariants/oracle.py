@@ -98,6 +98,12 @@ class Oracle:
             for index, handler in readers:
                 handler(folds[index], event)
 
+    def begin_at(self, seq: int) -> None:
+        """Begin in the midst of a log: what stood before is not known, as behind a gap, and not missed either."""
+        self._placement.next_seq = seq
+        for fold in self._folds:
+            fold.lost()
+
     def finish(self, open_ok: bool = False) -> list[Violation]:
         """Check what the end of the log shows, and return all violations.
 

@@ -21,7 +21,7 @@ from checkrein.chunks import (
 from checkrein.codec import encode, seal
 from checkrein.errors import RefusedAtAppend
 from checkrein.events import AnyEvent, RequestEnd, RequestStart
-from checkrein.log import onward
+from checkrein.log import Pages, onward, place_of
 
 from .deep import NEVER, Deep
 from .oracle import Oracle
@@ -147,7 +147,8 @@ class Watch:
     """Observes one session.
 
     Args:
-        session: what to watch; events it was loaded with are read, but not judged.
+        session: what to watch; events it was loaded with are read, but not judged. Where the older ones are in its
+            store they are not even read, and rules that refer to them are silent, as behind a gap.
         deep: also derive the history at each step (O15 to O17).
         stream: `chunk` will be called with every chunk, so a missing one is missing (O23).
 
@@ -174,11 +175,14 @@ class Watch:
         """Observe: read everything up to this event."""
         if self._own is None:
             self._own = event.seq
+            if self._deep is None and isinstance(self.session.events, Pages):
+                self._fed = place_of(self.session.events, event.seq)
+                self._oracle.begin_at(event.seq)
         self.catch_up()
 
     def catch_up(self) -> None:
-        """Read the events that are new in the session."""
-        if self.failure is not None:
+        """Read the events that are new in the session; none before there is one to judge."""
+        if self.failure is not None or self._own is None:
             return
         try:
             for event in onward(self.session.events, self._fed):
@@ -186,7 +190,7 @@ class Watch:
                 self._oracle.feed(event)
                 if self._deep is not None:
                     self._deep.feed(event)
-                if self._own is None or event.seq < self._own:
+                if event.seq < self._own:
                     continue
                 if self._life.ending:
                     self._life.event(event.type)
@@ -250,9 +254,8 @@ class Watch:
         events, lines, report = self.session.events, self.session.lines, self.report
         if len(events) != len(lines):
             report.add("O24", f"{len(events)} events, but {len(lines)} lines")
+        start = max(start, place_of(events, self._own or 0))
         for event, line in zip(events[start:], lines[start:], strict=False):
-            if event.seq < (self._own or 0):
-                continue
             try:
                 same = seal(encode(event)) == line
             except RefusedAtAppend:

@@ -19,7 +19,7 @@ from checkrein.calls import Call
 from checkrein.decisions import Allow, Ask, Deny, GuardVote, Stop
 from checkrein.events import ApprovalAsked, ApprovalDecided, TurnStart
 from checkrein.hookspecs import hookimpl
-from checkrein.log import Follower
+from checkrein.log import Follower, place_of
 from checkrein.visible import excerpt, visible
 
 from .paths import path_matches, relative_pattern
@@ -52,9 +52,10 @@ class Tables(Struct, frozen=True):
 
 
 class Memory(Follower, kw_only=True):
-    """A fold of one session's log: what people have answered."""
+    """What people have answered: the rules for always, from the session's projections, and a fold of the open turn."""
 
     rules: list[Rule] = field(default_factory=list)
+    learnt: int = 0  # how many of the session's rules are parsed
     asked: dict[str, str] = field(default_factory=dict)  # approval id -> call id, of the open turn
     keys: dict[str, str] = field(default_factory=dict)  # call id -> what was asked, of the open turn
     denied: set[str] = field(default_factory=set)
@@ -73,11 +74,16 @@ class Memory(Follower, kw_only=True):
         key = self.keys.get(self.asked.pop(event.id, ""))
         if event.outcome in ("denied", "closed") and key is not None:  # closed: there was nobody to ask
             self.denied.add(key)
-        elif event.outcome == "allowed_rule" and event.rule is not None:
+
+    def learn(self, session: Session) -> None:
+        """Take up what was answered since."""
+        self.catch_up(session.events)
+        for text in session.state.allowed_rules[self.learnt :]:
+            self.learnt += 1
             try:
-                self.rules.append(parse_rule(event.rule))
+                self.rules.append(parse_rule(text))
             except ValueError:  # another version's language: it allows nothing here
-                _log.warning("session rule %r is not understood and ignored", event.rule)
+                _log.warning("session rule %r is not understood and ignored", text)
 
     READS: ClassVar = {TurnStart: _turn_started, ApprovalAsked: _asked, ApprovalDecided: _decided}
 
@@ -133,8 +139,9 @@ class Plugin:
         session = agent.session
         memory = self._memories.get(session)
         if memory is None:
-            memory = self._memories[session] = Memory()
-        memory.catch_up(session.events)
+            begin = place_of(session.events, session.state.starts.get(call.turn, 0))
+            memory = self._memories[session] = Memory(position=begin)
+        memory.learn(session)
         vote = _judge(Subject(call, agent.workspace), self._tables_for(agent), memory)
         if isinstance(vote, Ask):
             key = _key(call)

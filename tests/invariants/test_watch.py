@@ -18,9 +18,11 @@ from checkrein.chunks import (
     UsageChunk,
 )
 from checkrein.events import AnyEvent
+from checkrein.log import Page, Pages
 from checkrein.messages import USER, CallBlock, OpaqueBlock, TextBlock, Usage
 from checkrein.requests import Digester, header_bytes
-from checkrein.session import Session
+from checkrein.rules import fold_all
+from checkrein.session import Session, projections
 from checkrein_invariants import Watch
 
 
@@ -321,6 +323,38 @@ def test_a_loaded_log_is_read_but_not_judged() -> None:
     assert watch.finish() == []
     session.append(ev.TurnStart(turn=2, trigger={"kind": "input", "ids": []}))
     assert {violation.rule for violation in watch.finish()} == {"O2"}
+
+
+def test_what_is_in_the_store_is_not_read_and_what_comes_is_judged() -> None:
+    """A resumed session with its older events behind pages: its first event may be of any kind."""
+    live = Live()
+    live.turn()
+    live.turn()
+
+    def unread() -> Any:
+        raise AssertionError("an old event was asked for")
+
+    events, lines = live.session.events, live.session.lines
+    count = len(events) - 2
+    state = projections({})
+    fold_all(state, events)
+    session = Session.load(
+        "s1",
+        Pages([Page(count, unread)], list(events[count:])),
+        Pages([Page(count, unread)], list(lines[count:])),
+        state=state,
+    )
+    watch = Watch(session, stream=True)
+    session.observe(watch)
+    watch.status("idle")
+    for input_id in ("i3", "i4"):
+        session.append(ev.InboxAccepted(id=input_id, kind="queued", content=[TextBlock("x")], source=USER))
+    session.append(ev.TurnStart(turn=3, trigger={"kind": "input", "ids": ["i3"]}))
+    session.append(ev.UserInput(turn=3, id="i3", content=[TextBlock("x")], source=USER))
+    session.append(ev.StepStart(turn=3, step=1))
+    assert watch.finish(open_ok=True, whole=False) == [] and watch.failure is None
+    assert {violation.rule for violation in watch.finish(whole=False)} == {"O2", "O3"}
+    assert watch.failure is None
 
 
 def test_a_watch_never_raises_and_says_what_failed() -> None:
