@@ -1,7 +1,7 @@
 """Two faults in one run: what answers the first one is struck by another, or by a cancel; or the cancel comes first.
 
     pytest tests/faults/test_pairs_of_faults.py --faults=full       # with the single faults a million
-    pytest tests/faults/test_pairs_of_faults.py --faults=800        # 100 pairs a script and backend
+    pytest tests/faults/test_pairs_of_faults.py --faults=1600        # 100 pairs a script and backend
 
 No table says here how a turn ends, only what may never be: see world.problems.
 """
@@ -16,7 +16,7 @@ from figures import count
 
 from checkrein.testing.faults import KINDS, sweep
 
-PART = 8  # of the single faults' limit
+PART = 16  # of the single faults' limit
 FULL = 8_750  # a script and backend
 
 
