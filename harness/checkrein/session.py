@@ -59,8 +59,20 @@ class Deferred:
         self.event: AnyEvent | None = None
 
 
-def _now() -> int:
-    return time_ns() // 1_000_000
+def _place(event: AnyEvent, seq: int) -> None:
+    """Give an event its place in the log, and the time; one that has this very place (a replay's) keeps both.
+
+    Raises:
+        RefusedAtAppend: it has another one: it stands in this log already, or in another.
+    """
+    if event.seq >= 0:
+        if event.seq != seq:
+            raise RefusedAtAppend(f"expected an event without seq, or seq {seq}; got seq {event.seq}")
+    elif isinstance(event, FreeEvent):
+        event.seq, event.time = seq, time_ns() // 1_000_000
+    else:
+        force_setattr(event, "seq", seq)
+        force_setattr(event, "time", time_ns() // 1_000_000)
 
 
 class Session(Kept):
@@ -162,14 +174,10 @@ class Session(Kept):
         """
         if self._notifying:
             return self._defer(event)  # type: ignore[return-value]
-        # Everything on the way of each event is written out here: a call costs as much as what most of it does.
+        # Most of what is on the way of each event is written out here: a call costs as much as what it does.
         state = self.state
         seq = state.next_seq
-        if event.seq < 0:
-            force_setattr(event, "seq", seq)  # type: ignore[arg-type] # append_free fills in its own
-            force_setattr(event, "time", time_ns() // 1_000_000)  # type: ignore[arg-type]
-        elif event.seq != seq:
-            raise RefusedAtAppend(f"expected an event without seq, or seq {seq}; got seq {event.seq}")
+        _place(event, seq)
         try:
             body = fast_encode(event)
         except (TypeError, ValueError, RecursionError):
@@ -225,8 +233,7 @@ class Session(Kept):
         if count:
             members["cleaned"] = count
 
-        event = FreeEvent(type, self.state.next_seq, _now(), members)
-        return Session.append(self, event)  # a replay's own append knows no free events
+        return Session.append(self, FreeEvent(type, -1, 0, members))  # a replay's own append knows no free events
 
     def next_input(self) -> str:
         """Reserve the next input id; also inside an observer, where the acceptance is committed later (I3)."""
@@ -355,11 +362,7 @@ class Session(Kept):
         event = deferred.owed
         if deferred.generation > MAX_GENERATIONS and type(event) is not PluginFaulted:
             raise RefusedAtAppend(f"observers answered events with events {MAX_GENERATIONS} times in a row")
-        if isinstance(event, FreeEvent):
-            event.seq, event.time = self.state.next_seq, _now()
-        else:
-            force_setattr(event, "seq", self.state.next_seq)
-            force_setattr(event, "time", _now())
+        _place(event, self.state.next_seq)
         body = encode(event)
         check(self.state, event)
         return event, body

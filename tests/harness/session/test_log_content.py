@@ -257,3 +257,26 @@ def test_P4_two_harnesses_in_one_process_share_nothing(run):
         results.append(await agent.run("go"))
 
     run(main)
+
+
+@pytest.mark.checkrein_oracle_off(reason="observers append what stands in the log already")
+@pytest.mark.parametrize("kind", ["known", "free"])
+def test_L2_L4_an_observer_cannot_give_an_event_of_the_log_another_place(kind):
+    """The one it is told of, or one of its own handed over twice: a fault of the observer, and the log is as it was."""
+    held = session()
+    faults: list[str] = []
+    held.on_fault = lambda of, plugin, exc, event: faults.append(f"{type(exc).__name__}: {exc}")
+    own = FreeEvent("x/own", -1, 0, {}) if kind == "free" else ev.InboxDiscarded(id="i1", reason="x")
+
+    def appends(event: Any) -> None:
+        if event.type == "inbox/accepted":
+            for again in (event, own, own):
+                held.append(again)
+            held.append_free("x/last", {})
+
+    held.observe(appends)
+    accepted = held.append(ev.InboxAccepted(id="i1", kind="queued", content=HELLO, source=USER))
+    assert [event.type for event in held.events[1:]] == ["inbox/accepted", own.type, "x/last"]
+    assert (accepted.seq, own.seq) == (1, 2) and len(faults) == 2, faults
+    assert all("without seq" in fault for fault in faults)
+    check_agrees(held)
