@@ -65,14 +65,15 @@ def _place(event: AnyEvent, seq: int) -> None:
     Raises:
         RefusedAtAppend: it has another one: it stands in this log already, or in another.
     """
-    if event.seq >= 0:
-        if event.seq != seq:
-            raise RefusedAtAppend(f"expected an event without seq, or seq {seq}; got seq {event.seq}")
-    elif isinstance(event, FreeEvent):
-        event.seq, event.time = seq, time_ns() // 1_000_000
-    else:
-        force_setattr(event, "seq", seq)
-        force_setattr(event, "time", time_ns() // 1_000_000)
+    if event.seq < 0:
+        now = time_ns() // 1_000_000
+        if type(event) is FreeEvent:
+            event.seq, event.time = seq, now
+        else:
+            force_setattr(event, "seq", seq)  # type: ignore[arg-type]
+            force_setattr(event, "time", now)  # type: ignore[arg-type]
+    elif event.seq != seq:
+        raise RefusedAtAppend(f"expected an event without seq, or seq {seq}; got seq {event.seq}")
 
 
 class Session(Kept):
