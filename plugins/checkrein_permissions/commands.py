@@ -167,6 +167,7 @@ def _split(text: str) -> tuple[list[list[str]], bool, bool]:
     if word is not None:
         commands[-1].append(word)
     found = [words for words in map(_without_keywords, commands) if words]
+    plain = plain and not any(words[0] in _KEYWORDS for words in commands if words)  # a shell acts on those too
     return found, plain and not quote, opaque or bool(quote)
 
 

@@ -239,6 +239,10 @@ ATTACKS = [
         "git log !x",
         "if git; then",
         "git\u2028log x",
+        "coproc git log",
+        "time git log",
+        "then git log",
+        "function git",
     ),
 ]
 
