@@ -38,8 +38,10 @@ if TYPE_CHECKING:
 
 __all__ = ["hookimpl", "hookspec", "HookInfo", "SPECS", "HookSpecs"]
 
-hookspec = pluggy.HookspecMarker("checkrein")
-hookimpl = pluggy.HookimplMarker("checkrein")
+PROJECT = "checkrein"  # the marks of pluggy carry it
+
+hookspec = pluggy.HookspecMarker(PROJECT)
+hookimpl = pluggy.HookimplMarker(PROJECT)
 
 
 class HookInfo(Struct, frozen=True):

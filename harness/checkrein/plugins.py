@@ -19,7 +19,7 @@ from .config.types import PluginsConfig
 from .discovery import PLUGINS, Found, discover
 from .errors import ConfigError, PluginError
 from .hookcheck import Registry, check_plugin, signature_of
-from .hookspecs import SPECS, HookInfo, HookSpecs
+from .hookspecs import SPECS, HookInfo
 from .nearest import did_you_mean
 from .pluginparts import Candidate, PluginReport, choose, configure, in_order, instantiate, name_of, origin_of, typed
 
@@ -48,8 +48,7 @@ class PluginManager:
     ) -> None:
         self.config = config or PluginsConfig()
         self.specs: dict[str, HookInfo] = dict(SPECS)
-        self._pluggy = Registry("checkrein")
-        self._pluggy.add_hookspecs(HookSpecs)
+        self._pluggy = Registry()
         self._found = None if found is None else list(found)
         self._where = partial(origin_of, origins=origins or {}, otherwise=file)
         self._given: list[Candidate] = []
