@@ -18,12 +18,17 @@ from ipaddress import ip_address
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 if TYPE_CHECKING:
     from checkrein.testing import ScriptedModel
 
 INSTALL = 'python -m pip install -e ".[dev]"'
 BACKENDS = ("asyncio", "trio")
+
+# A busy machine is no finding of a property test: no example has a deadline by the wall clock.
+settings.register_profile("checkrein", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("checkrein")
 
 
 # --- options ----------------------------------------------------------------------------------------

@@ -396,5 +396,5 @@ class AgentMachine(RuleBasedStateMachine):
 
 TestAgentMachine = AgentMachine.TestCase
 TestAgentMachine.settings = settings(
-    max_examples=100, stateful_step_count=30, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck)
+    max_examples=100, stateful_step_count=30, derandomize=True, suppress_health_check=list(HealthCheck)
 )

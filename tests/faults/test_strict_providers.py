@@ -91,7 +91,7 @@ def test_the_validators_see_a_missing_result() -> None:
     assert validate_messages(messages) == []
 
 
-@settings(max_examples=60, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
+@settings(max_examples=60, derandomize=True, suppress_health_check=list(HealthCheck))
 @given(logs())
 def test_O15_every_prefix_of_drawn_logs(log: object) -> None:
     """Logs with compaction, media, opaque parts and interrupted requests."""

@@ -204,7 +204,7 @@ def test_L2_deep_and_cyclic_plugin_events_are_refused_or_shortened() -> None:
 ANY_TEXT = st.text(st.characters(codec=None), max_size=30)
 
 
-@settings(max_examples=60, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
+@settings(max_examples=60, derandomize=True, suppress_health_check=list(HealthCheck))
 @given(said=ANY_TEXT, pieces=st.lists(ANY_TEXT, max_size=4), given_=ANY_TEXT, raised=ANY_TEXT)
 def test_L9_any_text_anywhere(said: str, pieces: list[str], given_: str, raised: str) -> None:
     """Any str at all, surrogates included, at every border at once."""

@@ -157,7 +157,7 @@ def test_L3_L5_the_live_fold_is_the_logs(at: int) -> None:
     assert live.lines == list(recording.lines)
 
 
-SOUP = settings(max_examples=150, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
+SOUP = settings(max_examples=150, derandomize=True, suppress_health_check=list(HealthCheck))
 MEMBERS = st.dictionaries(
     st.sampled_from(
         ["turn", "step", "call_id", "id", "content", "message", "reason", "kind", "name", "end", "attempt"]

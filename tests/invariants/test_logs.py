@@ -15,7 +15,7 @@ from checkrein_invariants.rules import Report
 from checkrein_invariants.samples import with_true_requests
 from checkrein_invariants.strategies import logs
 
-FAST = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow], derandomize=True)
+FAST = settings(max_examples=60, suppress_health_check=[HealthCheck.too_slow], derandomize=True)
 
 # One event less of these leaves a right log, or one that only tells less: what it says is not owed.
 OPTIONAL = {

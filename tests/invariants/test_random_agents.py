@@ -162,7 +162,7 @@ async def play(script: list[Any], acts: list[Act], draws: dict[str, list[Any]], 
 
 
 @pytest.mark.parametrize("backend", ["asyncio", "trio"])
-@settings(max_examples=40, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
+@settings(max_examples=40, derandomize=True, suppress_health_check=list(HealthCheck))
 @given(data=st.data())
 def test_any_agent_under_any_acts_is_balanced(backend: str, data: st.DataObject) -> None:
     script = data.draw(st.lists(turns(), min_size=1, max_size=5), "script")

@@ -22,7 +22,7 @@ from checkrein_invariants import (
 )
 from checkrein_invariants.strategies import histories
 
-FAST = settings(max_examples=100, deadline=None, derandomize=True)
+FAST = settings(max_examples=100, derandomize=True)
 
 
 def user(text: str = "hi") -> UserMessage:

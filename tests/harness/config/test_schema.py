@@ -214,7 +214,7 @@ def beyond_a_schema(document: dict[str, Any]) -> bool:
     return len(ids) != len(set(ids)) or (bool(needing) and not plain)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(document=DOCUMENT)
 def test_schema_and_loader_agree_on_any_document(document: Any) -> None:
     if isinstance(document, dict) and beyond_a_schema(document):

@@ -74,7 +74,7 @@ JSON = st.recursive(
 )
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(st.dictionaries(st.text(), JSON, max_size=5), st.text(min_size=1, max_size=20))
 def test_L5_any_plain_json_of_any_type_word_comes_back(fields, word):
     held = session()

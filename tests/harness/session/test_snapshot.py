@@ -89,7 +89,7 @@ def test_L1_at_each_rest_of_a_log_with_everything_in_it() -> None:
 
 
 @given(log=logs())
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_L1_at_each_rest_of_any_log(log: Any) -> None:
     assert carried_at_each_rest(log.events) >= 1
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from checkrein.testing.strict_history import refusal
@@ -298,7 +298,6 @@ JSON = st.recursive(
 
 
 @given(st.lists(JSON, max_size=6), st.sampled_from(sorted(set(SAMPLES.values()))))
-@settings(deadline=None)
 def test_no_json_is_an_exception(values: list[Any], name: str) -> None:
     known = formats()[name]
     data = b"".join(json.dumps(value).encode() + b"\n" for value in values)

@@ -261,7 +261,7 @@ def safe(messages: Sequence[Message], index: int) -> bool:
     return not owed and type(messages[index]) is not ToolMessage
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(histories(), st.integers(0, 400), st.integers(1, 3_000), st.floats(0, 1), st.integers(-1, 30))
 def test_any_history_is_balanced_and_within_budget_or_minimal(
     messages: list[Message], system: int, window: int, threshold: float, keep: int
@@ -295,7 +295,7 @@ def smallest(messages: Sequence[Message], system: int, budget: int) -> float:
     return min(system + size(messages[:first]) + marker + size(messages[end:]) for end in ends)
 
 
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=120)
 @given(histories(), st.integers(0, 400), st.integers(1, 3_000), st.integers(1, 30))
 def test_trimming_is_idempotent(messages: list[Message], system: int, window: int, keep: int) -> None:
     once = trim_context(messages, system, window, 0.8, keep)
@@ -303,7 +303,7 @@ def test_trimming_is_idempotent(messages: list[Message], system: int, window: in
     assert again.messages is once.messages and again.outcome.kind in ("fits", once.outcome.kind)
 
 
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=120)
 @given(histories(), st.integers(0, 400), st.integers(100, 3_000), st.integers(1, 30))
 def test_the_cut_is_the_naive_one(messages: list[Message], system: int, window: int, keep: int) -> None:
     """Differential: the same choice by trying every boundary and summing anew, quadratically."""

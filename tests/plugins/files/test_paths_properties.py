@@ -31,7 +31,7 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @given(st.lists(pieces, max_size=7).map("/".join) | st.text(st.characters(exclude_categories=[]), max_size=12))
-@settings(max_examples=400, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@settings(max_examples=400, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_no_path_leads_out(root: Path, path: str) -> None:
     workspace = Workspace(root, (".git",))
     try:

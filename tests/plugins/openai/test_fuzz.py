@@ -11,7 +11,7 @@ from checkrein.chunks import FINISH_REASONS
 from checkrein_openai.finish import FINISH
 from checkrein_openai.sse import Event, EventParser, TooLong
 
-MANY = settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+MANY = settings(max_examples=300, suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 junk = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=8),

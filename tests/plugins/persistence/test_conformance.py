@@ -74,9 +74,7 @@ def test_conformance_names_what_a_bad_store_breaks(tmp_path: Path) -> None:
 def test_D15_any_order_of_acts_agrees_with_the_model(case: str) -> None:
     run_state_machine_as_test(
         store_machine(CASES[case]()),
-        settings=settings(
-            max_examples=60, stateful_step_count=30, deadline=None, suppress_health_check=list(HealthCheck)
-        ),
+        settings=settings(max_examples=60, stateful_step_count=30, suppress_health_check=list(HealthCheck)),
     )
 
 

@@ -30,7 +30,7 @@ from checkrein_persistence import FileOps, JsonlStore
 from checkrein_persistence.snapshots import Beginning, read_snapshot, write_snapshot
 
 SMALL: dict[str, Any] = {"page_bytes": 700}
-SWEEP = settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+SWEEP = settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
 EVERYTHING = (Path(__file__).parents[2] / "data/logs/everything.jsonl").read_bytes().splitlines()
 RESTED = 49  # so many of its events are before a turn, and nothing is open
 
