@@ -331,7 +331,9 @@ class TurnStream:
             with suppress(AgentDisposed):  # then it stays pending, in the log
                 self._agent.withdraw(self.receipt.id, "the stream was left")
         elif status.state == "in turn" and self._ended is None:
-            self._agent.cancel("user" if exc[0] is None else "task")
+            state = self._agent.session.state
+            if state.turn_open and state.turn == status.turn:  # a slow consumer's may be over: not the next one's (C8)
+                self._agent.cancel("user" if exc[0] is None else "task")
             with anyio.CancelScope(shield=True) as scope:
                 scope.cancel()  # a cancelled waiter leaves behind the end of its turn, within a bound (C8)
                 await self.receipt.result()

@@ -323,3 +323,21 @@ def test_a_stream_refused_at_the_door_leaves_nothing_attached(run, scripted):
             assert not agent.live and not agent.inbox.waited
 
     run(main)
+
+
+def test_a_stream_left_behind_its_turns_end_cancels_nobody_elses(run, scripted):
+    """A slow consumer that breaks off when its turn is over: what runs by then is not its turn."""
+    model = scripted("one", [wait(5), text("two")])
+
+    async def main() -> Any:
+        async with Agent(model) as agent:
+            async with agent.stream("mine") as turn:
+                async for _ in turn:
+                    other = agent.send("another's")
+                    await anyio.sleep(1)
+                    break
+            assert (await turn.result()).text == "one"
+            return await other.result()
+
+    result = run(main)
+    assert (result.reason.kind, result.text) == ("completed", "two")
