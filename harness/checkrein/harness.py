@@ -119,6 +119,7 @@ class Harness:
         self._thread = threading.get_ident()
         self._post: Callable[[Callable[[], object]], bool] | None = None
         self._opened = self._watching = False
+        self._closing = anyio.Lock()
         self._loop: Callable[..., AgentLike]
 
     # --- opening and closing ----------------------------------------------------------------------
@@ -180,16 +181,17 @@ class Harness:
 
     async def aclose(self) -> None:
         """Dispose the agents, leave the plugins' lifespans in reverse order, end the owner task; idempotent."""
-        if self.owner.alive:
-            for agent in self.agents:
-                await agent.dispose()
-        await self._lifespans.leave()
-        if not await self.owner.close(self.close_timeout_s):
-            left = TimeoutError(f"something deaf to its cancellation still runs after {self.close_timeout_s:g} s")
-            self.hooks.faults.write("checkrein", "close", left, None, "contained")
-        self.threads.close()
-        for feed in list(self.feeds):
-            feed.close()
+        async with self._closing:  # a second caller waits: ending the owner's tasks would strike a lifespan being left
+            if self.owner.alive:
+                for agent in self.agents:
+                    await agent.dispose()
+            await self._lifespans.leave()
+            if not await self.owner.close(self.close_timeout_s):
+                left = TimeoutError(f"something deaf to its cancellation still runs after {self.close_timeout_s:g} s")
+                self.hooks.faults.write("checkrein", "close", left, None, "contained")
+            self.threads.close()
+            for feed in list(self.feeds):
+                feed.close()
 
     def _plugin_changed(self, name: str, present: bool) -> None:
         self.__dict__.pop("_facts", None)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from typing import Any
 
 import anyio
 import pytest
-from loopkit import Latch, add, reasons, requested
+from loopkit import Latch, add, plugin, reasons, requested
 from loopkit import house as harness
 
 from checkrein import Agent, tool
@@ -162,3 +164,29 @@ def test_C11_two_harnesses_in_one_loop_share_nothing(run, scripted):
     goes, result = run(main)
     assert reasons(goes) == ["disposed"]
     assert result.ok
+
+
+def test_C11_two_who_close_a_harness_await_the_same_end(run, scripted):
+    """The second one does not cancel a lifespan that is being left for the first."""
+    left: list[str] = []
+
+    @asynccontextmanager
+    async def span() -> AsyncIterator[None]:
+        yield
+        await anyio.sleep(1)
+        left.append("left")
+
+    async def main() -> Any:
+        house = harness(scripted(), plugins=[plugin(lifespan=lambda harness, tasks: span())])
+        await house.__aenter__()
+
+        async def close() -> None:
+            await house.aclose()
+            left.append("closed")
+
+        async with anyio.create_task_group() as group:
+            group.start_soon(close)
+            group.start_soon(close)
+
+    run(main)
+    assert left == ["left", "closed", "closed"]
