@@ -173,9 +173,10 @@ class LoopAgent(Driven):
         """Stop, flush and unregister; idempotent, every caller awaits the same completion (C5)."""
         self.check_waiting()
         if self._disposed is None:
-            self._disposed = anyio.Event()
+            done = anyio.Event()
+            self.harness.owner.spawn(dispose, self, done)
+            self._disposed = done  # behind what raises on a closed harness, so that each call does
             self.disposing = True  # from here on nothing is accepted, and the open turn ends `disposed`
-            self.harness.owner.spawn(dispose, self, self._disposed)
         await self._disposed.wait()
 
     # --- accepting --------------------------------------------------------------------------------
@@ -210,3 +211,5 @@ class LoopAgent(Driven):
         self.check_thread()
         if self.disposing:
             raise AgentDisposed(f"the agent {self.id!r} is disposed; create or resume another one")
+        if not self.harness.owner.alive:  # its loop has ended: refused before it is accepted, or nobody would take it
+            raise AgentDisposed(f"the harness of the agent {self.id!r} is closed; open another one")

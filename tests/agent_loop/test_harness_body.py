@@ -11,8 +11,8 @@ import pytest
 from loopkit import Latch, add, plugin, reasons, requested
 from loopkit import house as harness
 
-from checkrein import Agent, tool
-from checkrein.testing import call, text, wait
+from checkrein import Agent, AgentDisposed, tool
+from checkrein.testing import call, run_virtual, text, wait
 from checkrein.testing.script import hang
 
 
@@ -190,3 +190,24 @@ def test_C11_two_who_close_a_harness_await_the_same_end(run, scripted):
 
     run(main)
     assert left == ["left", "closed", "closed"]
+
+
+@pytest.mark.parametrize("what", ["run", "dispose"])
+def test_C11_an_agent_whose_loop_is_gone_says_so_each_time(scripted, what):
+    """A program that left its harness open and starts another loop: an error, never a hang, and nothing is accepted."""
+    for backend in ("asyncio", "trio"):
+        made: list[Any] = []
+
+        async def opens(made: list[Any] = made) -> None:
+            made.append(await Agent(scripted("hi")).__aenter__())
+            await made[0].run("go")
+
+        async def uses(made: list[Any] = made) -> None:
+            for _ in range(2):
+                with pytest.raises((AgentDisposed, RuntimeError), match="is closed"), anyio.fail_after(10):
+                    await (made[0].run("go") if what == "run" else made[0].dispose())
+
+        run_virtual(opens, backend=backend)
+        run_virtual(uses, backend=backend)
+        assert made[0].status == "idle"
+        assert not made[0].pending
