@@ -19,6 +19,7 @@ from checkrein.results import TurnResult
 
 from .dispose import dispose
 from .driven import Driven
+from .ends import checked_cause
 from .prepare import base_request
 from .receipt import LoopReceipt
 
@@ -126,8 +127,12 @@ class LoopAgent(Driven):
         Args:
             cause: who cancels; a word or a Cause.
             discard_pending: discard pending input, with events, instead of parking it.
+
+        Raises:
+            WrongThread; TypeError, ValueError for a cause that cannot be logged.
         """
         self.check_thread()
+        cause = checked_cause(cause)
         if self._status != "running":
             return
         if not self.session.state.turn_open and not self.inbox.owed():
@@ -138,7 +143,7 @@ class LoopAgent(Driven):
                     self.inbox.discard(entry.id, "cancelled")
         self.inbox.park()
         if self.cause is None:
-            self.cause = Cause(cause) if isinstance(cause, str) else cause
+            self.cause = cause
         self.stop_turn()
 
     def wake(self) -> None:

@@ -1,0 +1,107 @@
+"""What callers, plugins and providers hand over with a value of the wrong kind: whose error it is, and that turns end."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from typing import Any
+
+import anyio
+import pytest
+from loopkit import add, of, plugin, requested, results
+
+from checkrein import Agent, Ask, Continue, Deny, Retry, Stop
+from checkrein.events import Cause
+from checkrein.testing import call, error
+from checkrein.testing.script import hang
+
+
+@pytest.mark.parametrize("how", ["cancel", "stop", "budget"])
+def test_L9_T2_a_cause_with_a_lone_surrogate_ends_the_turn(run, scripted, how):
+    """As the name of a file that is no UTF-8 has them: cleaned at the border, or nothing could close the turn."""
+    model = scripted(call("add", {"a": 1, "b": 2}), "ok")
+    stop = Stop("bad \ud800", budget="b\ud800" if how == "budget" else None)
+
+    def vote(agent: Any) -> Any:
+        if how == "cancel":
+            agent.cancel(Cause("hook", reason="bad \ud800"))
+            return None
+        return stop
+
+    async def main() -> Any:
+        async with Agent(model, tools=[add], plugins=[plugin(turn_continuation=vote)]) as agent:
+            with anyio.fail_after(10):
+                return await agent.run("go")
+
+    reason = run(main).reason
+    assert reason.kind == "cancelled"
+    assert reason.cause.reason == "bad \ufffd"
+    assert reason.cause.which == ("b\ufffd" if how == "budget" else None)
+
+
+def test_T3_a_cause_that_cannot_be_logged_is_refused_where_it_is_given(run, scripted):
+    """It is the caller's error: the turn is not left without an end."""
+    model = scripted(hang(), "ok")
+
+    async def main() -> Any:
+        async with Agent(model) as agent:
+            receipt = agent.send("go")
+            await requested(agent)
+            for cause in (5, None, Cause("budget", limit=object()), Cause("hook", reason=5)):  # type: ignore[arg-type]
+                with pytest.raises((TypeError, ValueError)):
+                    agent.cancel(cause)  # type: ignore[arg-type]
+            assert agent.turn.number == 1
+            agent.cancel()
+            return await receipt.result()
+
+    assert run(main).reason.cause.kind == "user"
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: Stop(ValueError("no")),  # type: ignore[arg-type]
+        lambda: Stop("dear", budget="usd", limit=Decimal("1.5")),  # type: ignore[arg-type]
+        lambda: Continue(None, "more"),  # type: ignore[arg-type]
+    ],
+    ids=["stop", "limit", "continue"],
+)
+def test_H1_a_vote_with_a_wrong_member_is_the_plugins_fault(run, scripted, make):
+    """It is told where it is made, with the plugin's name, and never as `internal`."""
+    model = scripted("ok")
+
+    async def main() -> Any:
+        async with Agent(model, plugins=[plugin(turn_continuation=lambda: make())]) as agent:
+            return await agent.run("go")
+
+    reason = run(main).reason
+    assert (reason.kind, reason.error, reason.plugin) == ("error", "plugin", "probe")
+    assert "expected" in reason.message
+
+
+def test_H1_a_retry_with_a_wrong_member_is_contained(run, scripted):
+    """As every fault of request_error: it counts as None."""
+    model = scripted(error("boom"))
+
+    async def main() -> Any:
+        retry = plugin(request_error=lambda: Retry("5"))  # type: ignore[arg-type]
+        async with Agent(model, plugins=[retry]) as agent:
+            return await agent.run("go"), of(agent, "plugin/fault")
+
+    result, faults = run(main)
+    assert (result.reason.kind, result.reason.error) == ("error", "generate")
+    assert [(fault.plugin, fault.action) for fault in faults] == [("probe", "contained")]
+
+
+@pytest.mark.parametrize("make", [lambda: Deny(ValueError("no")), lambda: Ask("may it?", 5)], ids=["deny", "ask"])
+def test_H1_a_guards_vote_with_a_wrong_member_refuses_the_call(run, scripted, make):
+    """The model is told that the tool did not run, and the fault has its author."""
+    model = scripted(call("add", {"a": 1, "b": 2}), "ok")
+
+    async def main() -> Any:
+        async with Agent(model, tools=[add], plugins=[plugin(tools_guard=lambda: make())]) as agent:
+            await agent.run("go")
+            return agent
+
+    agent = run(main)
+    assert results(agent) == [("c1.1.1", "REFUSED_BY_FAULT")]
+    assert [fault.plugin for fault in of(agent, "plugin/fault")] == ["probe"]
