@@ -62,7 +62,7 @@ class LoopAgent(Driven):
             options: model, settings, max_steps, output_schema for the turn that takes it.
 
         Raises:
-            AgentDisposed, InboxFull, WrongThread; ValueError for empty content.
+            AgentDisposed, InboxFull, WrongThread; ValueError for empty content or an option that is none of these.
         """
         return self._accept("queued", content, source, key, options=options)
 
@@ -84,7 +84,7 @@ class LoopAgent(Driven):
             options: model, settings, max_steps, output_schema for this turn.
 
         Raises:
-            AgentDisposed, InboxFull, WouldDeadlock, WrongThread, GateClosed; ValueError for empty content.
+            AgentDisposed, InboxFull, WouldDeadlock, WrongThread, GateClosed; ValueError as send.
         """
         self.check_waiting()
         return await self._accept("queued", content, source, None, own_turn=True, options=options).result()

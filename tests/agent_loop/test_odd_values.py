@@ -105,3 +105,41 @@ def test_H1_a_guards_vote_with_a_wrong_member_refuses_the_call(run, scripted, ma
     agent = run(main)
     assert results(agent) == [("c1.1.1", "REFUSED_BY_FAULT")]
     assert [fault.plugin for fault in of(agent, "plugin/fault")] == ["probe"]
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{"max_step": 3}, {"timeout": 5}, {"max_steps": "5"}, {"max_steps": -1}, {"settings": [1]}, {"model": 5}],
+    ids=lambda options: str(*options.items()),
+)
+@pytest.mark.parametrize("how", ["run", "send", "stream"])
+def test_I3_an_option_that_is_none_of_ours_is_refused_before_it_is_accepted(run, scripted, how, options):
+    """A misspelt limit is no limit: the caller is told, and nothing is logged."""
+
+    async def main() -> Any:
+        async with Agent(scripted("ok")) as agent:
+            with pytest.raises(ValueError, match="expected of the options"):
+                if how == "run":
+                    await agent.run("go", **options)
+                elif how == "send":
+                    agent.send("go", **options)
+                else:
+                    async with agent.stream("go", **options):
+                        pass
+            return agent
+
+    assert not of(run(main), "inbox/accepted")
+
+
+def test_I3_an_option_that_is_none_is_not_given(run, scripted):
+    """As a program passes on what it was not told: the agent's own limit holds, and is not lifted."""
+    model = scripted(call("add", {"a": 1, "b": 2}), "not reached")
+
+    async def main() -> Any:
+        async with Agent(model, tools=[add], max_steps=1) as agent:
+            result = await agent.run("go", max_steps=None, model=None)
+            return result, of(agent, "inbox/accepted")[0]
+
+    result, accepted = run(main)
+    assert (result.reason.kind, result.steps) == ("step_limit", 1)
+    assert accepted.options is None
