@@ -9,7 +9,17 @@ import anyio
 import pytest
 from loopkit import add, of, plugin, requested, results
 
-from checkrein import Agent, Ask, Continue, Deny, Retry, Stop
+from checkrein import Agent, Ask, Continue, Deny, ProviderError, Retry, Stop
+from checkrein.chunks import (
+    CallChunk,
+    FinishChunk,
+    MetadataChunk,
+    OpaqueChunk,
+    TextChunk,
+    ThinkingChunk,
+    UsageChunk,
+)
+from checkrein.codec import decode
 from checkrein.events import Cause
 from checkrein.testing import call, error
 from checkrein.testing.script import hang
@@ -143,3 +153,65 @@ def test_I3_an_option_that_is_none_is_not_given(run, scripted):
     result, accepted = run(main)
     assert (result.reason.kind, result.steps) == ("step_limit", 1)
     assert accepted.options is None
+
+
+class Hands:
+    """A provider that yields what it is handed."""
+
+    name = "hands"
+
+    def __init__(self, *chunks: Any) -> None:
+        self.chunks = chunks
+
+    def default_model(self) -> str:
+        return "x"
+
+    def missing(self) -> None:
+        return None
+
+    async def stream(self, request: Any) -> Any:
+        for chunk in self.chunks:
+            yield chunk
+
+
+ODD_CHUNKS = {
+    "no text": TextChunk(0, None),  # type: ignore[arg-type]
+    "no thinking": ThinkingChunk(0, None),  # type: ignore[arg-type]
+    "arguments none": CallChunk(0, "id", "add", None),  # type: ignore[arg-type]
+    "arguments decoded": CallChunk(0, "id", "add", {"a": 1}),  # type: ignore[arg-type]
+    "usage as a dict": UsageChunk({"input": 3}),  # type: ignore[arg-type]
+    "opaque object": OpaqueChunk(0, object()),
+    "metadata decoded": MetadataChunk({"a": 1}),  # type: ignore[arg-type]
+    "metadata unclean": MetadataChunk("\ud800"),
+}
+
+
+@pytest.mark.parametrize("chunk", ODD_CHUNKS.values(), ids=list(ODD_CHUNKS))
+def test_M2_a_chunk_with_a_wrong_member_is_the_streams_error(run, chunk):
+    """As a provider of one's own yields it: it is told what is wrong, the turn is balanced, and none is `internal`."""
+
+    async def main() -> Any:
+        async with Agent(Hands(TextChunk(7, "so far"), chunk, FinishChunk("stop")), tools=[add]) as agent:
+            return agent, await agent.run("go")
+
+    agent, result = run(main)
+    assert (result.reason.kind, result.reason.error, result.reason.code) == ("error", "stream", "PROTOCOL")
+    assert len(of(agent, "request/end")) == 1
+    assert not of(agent, "assistant/message") and not of(agent, "tool/call")
+
+
+def test_M2_the_words_of_a_provider_error_may_be_numbers(run):
+    """An HTTP status as its code, or a number as the request's id: the log holds text, and loads again."""
+
+    class Fails(Hands):
+        async def stream(self, request: Any) -> Any:
+            raise ProviderError("busy", code=503, request_id=7)  # type: ignore[arg-type]
+            yield
+
+    async def main() -> Any:
+        async with Agent(Fails()) as agent:
+            return agent, await agent.run("go")
+
+    agent, result = run(main)
+    assert (result.reason.error, result.reason.code) == ("generate", "503")
+    assert [type(decode(line)) for line in agent.session.lines] == [type(event) for event in agent.session.events]
