@@ -157,8 +157,8 @@ async def read(agent: LoopAgent, prepared: Prepared, assembler: Assembler, clock
     push, texts, events = assembler.push, assembler.texts, agent.session.events
     turn, step = clock.turn, clock.step
     observers = agent.hooks.stream_chunk
+    stream = prepared.provider.stream(prepared.request)  # it may raise: nothing is watched before it has not
     agent.streaming = clock  # what idle_watch looks at: a scope of its own would cost more than the rest of this
-    stream = prepared.provider.stream(prepared.request)
     ended, chunks = False, 0
     try:
         async for chunk in stream:

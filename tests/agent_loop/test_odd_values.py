@@ -215,3 +215,24 @@ def test_M2_the_words_of_a_provider_error_may_be_numbers(run):
     agent, result = run(main)
     assert (result.reason.error, result.reason.code) == ("generate", "503")
     assert [type(decode(line)) for line in agent.session.lines] == [type(event) for event in agent.session.events]
+
+
+def test_M9_a_provider_that_raises_when_it_is_called_is_not_watched_as_a_stream(run):
+    """`stream` need not be a generator: what it raises at once leaves no stream behind that brings nothing."""
+
+    class Busy(Hands):
+        calls = 0
+
+        def stream(self, request: Any) -> Any:
+            self.calls += 1
+            if self.calls == 1:
+                raise ProviderError("busy", retryable=True)
+            return super().stream(request)
+
+    async def main() -> Any:
+        patient = plugin(request_error=lambda: Retry(3_600.0))  # longer than limits.stream_idle_s
+        async with Agent(Busy(TextChunk(0, "at last"), FinishChunk("stop")), plugins=[patient]) as agent:
+            return await agent.run("go")
+
+    result = run(main)
+    assert (result.reason.kind, result.text) == ("completed", "at last")
