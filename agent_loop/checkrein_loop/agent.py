@@ -6,6 +6,7 @@ An agent that has nothing to do has no task: `send` starts a driver, the driver 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import anyio
@@ -98,13 +99,13 @@ class LoopAgent(Driven):
             buffer: deltas kept for a slow consumer before those of one block are joined.
         """
 
-        waited: list[str] = []
+        ends: list[Callable[[], None]] = []
 
         def accept() -> LoopReceipt:
             self.check_waiting()
             receipt = self._accept("queued", content, source, None, own_turn=True, options=options)
             self.inbox.join(receipt.id)
-            waited.append(receipt.id)
+            ends.extend((partial(self.inbox.leave, receipt.id), self.waited()))
             return receipt
 
         def attach(consumer: Buffer) -> Callable[[], None]:
@@ -112,8 +113,8 @@ class LoopAgent(Driven):
 
             def leave() -> None:
                 stop()
-                while waited:
-                    self.inbox.leave(waited.pop())
+                while ends:
+                    ends.pop()()
 
             return leave
 
@@ -171,8 +172,12 @@ class LoopAgent(Driven):
     async def idle(self) -> None:
         """Wait until nothing runs and nothing is owed."""
         self.check_waiting()
-        while self._status == "running":
-            await self.moved()
+        end = self.waited()
+        try:
+            while self._status == "running":
+                await self.moved()
+        finally:
+            end()
 
     async def dispose(self) -> None:
         """Stop, flush and unregister; idempotent, every caller awaits the same completion (C5)."""
