@@ -34,7 +34,7 @@ from .requests import Parts
 from .services import Services
 from .session import Session
 from .supervision import Lifespans
-from .threads import ThreadPool, loop_post
+from .threads import Post, ThreadPool, loop_post, through
 from .tools import Tool, ToolRegistry
 from .writers import LazyWriter
 
@@ -117,7 +117,7 @@ class Harness:
         self._store = store
         self._lifespans = Lifespans(self)
         self._thread = threading.get_ident()
-        self._post: Callable[[Callable[[], object]], bool] | None = None
+        self._post: Post | None = None
         self._opened = self._watching = False
         self._closing = anyio.Lock()
         self._loop: Callable[..., AgentLike]
@@ -365,24 +365,13 @@ class Harness:
 
         Raises:
             WrongThread: this is the loop's thread already.
-            TimeoutError: the loop did not get to it.
+            TimeoutError: the loop did not get to it, and will not run it any more.
             RuntimeError: the harness is not open.
+            TypeError: what came back has to be awaited.
         """
-        from concurrent.futures import Future
-
         if threading.get_ident() == self._thread:
             raise WrongThread("this is the loop's thread: call the function itself")
-        done: Future[T] = Future()
-
-        def call() -> None:
-            try:
-                done.set_result(fn(*args))
-            except BaseException as exc:
-                done.set_exception(exc)
-
-        if self._post is None or not self._post(call):
-            raise RuntimeError("the harness is not open: its event loop does not run")
-        return done.result(timeout_s)
+        return through(self._post, fn, args, timeout_s)
 
 
 def new_session_id() -> str:
