@@ -255,10 +255,12 @@ class TurnStream:
         self._next = 0
         self._started = 0
         self._ended: TurnEnded | None = None
-        self._detached = False
+        self._detached = self._left = False
         self.receipt: Receipt | None = None
 
     async def __aenter__(self) -> TurnStream:
+        if self._stop is not None:
+            raise RuntimeError("a stream is one turn and is entered once: call agent.stream(...) again")
         session = self._agent.session
         self._next = len(session.events)
         self._stop = self._attach(self._buffer)
@@ -292,8 +294,8 @@ class TurnStream:
                         self._ended = event
                     return live_item(events, self._next - 1)
                 continue
-            if self._agent.status == "disposed":
-                raise StopAsyncIteration
+            if self._left or self._agent.status == "disposed":
+                raise StopAsyncIteration  # nobody would wake it
             await buffer.wait()
 
     def _is_mine(self, event: AnyEvent) -> bool:
@@ -322,6 +324,7 @@ class TurnStream:
         return await self.receipt.result()
 
     async def __aexit__(self, *exc: object) -> None:
+        self._left = True
         if self._stop is not None:
             self._stop()
         if self._detached or self.receipt is None:
