@@ -263,7 +263,12 @@ class Harness:
         for feed in self.feeds:
             feed.add(agent)
         if (chain := self.hooks.agent_created) is not None:
-            await self.hooks.observe_async(chain, session, (agent,))
+            try:
+                await self.hooks.observe_async(chain, session, (agent,))
+            except BaseException:  # the caller was cancelled and never gets it: it must not keep the id and the lock
+                with anyio.CancelScope(shield=True):
+                    await agent.dispose()
+                raise
         return agent
 
     def _equip(self, session: Session) -> None:

@@ -8,11 +8,13 @@ from typing import Any
 
 import anyio
 import pytest
-from loopkit import Latch, add, plugin, reasons, requested
+from loopkit import Flush, Latch, add, plugin, reasons, requested
 from loopkit import house as harness
 
 from checkrein import Agent, AgentDisposed, tool
-from checkrein.testing import call, run_virtual, text, wait
+from checkrein.agents import AgentSpec
+from checkrein.memory_store import MemoryStore
+from checkrein.testing import call, forever, run_virtual, text, wait
 from checkrein.testing.script import hang
 
 
@@ -211,3 +213,35 @@ def test_C11_an_agent_whose_loop_is_gone_says_so_each_time(scripted, what):
         run_virtual(uses, backend=backend)
         assert made[0].status == "idle"
         assert not made[0].pending
+
+
+@pytest.mark.parametrize("how", ["create", "resume"])
+def test_C8_an_agent_whose_maker_was_cancelled_is_not_left_behind(run, scripted, how):
+    """Cancelled while its observers were told: nobody has it, so its id is free, and its session can be opened."""
+    model, store = scripted(forever("ok")), MemoryStore()
+    slow: list[bool] = []
+
+    async def created() -> None:
+        if slow:
+            await anyio.sleep(5)
+
+    async def main() -> Any:
+        house = harness(model, plugins=[Flush(), plugin(agent_created=created)], store=store)
+        async with house:
+            agent = house.agents["main"]
+            await agent.run("first")
+            await agent.dispose()
+
+            async def make() -> Any:
+                if how == "resume":
+                    return await house.resume(agent.session.id)
+                return await house.create_agent(AgentSpec(id="main", model="scripted:x"))
+
+            slow.append(True)
+            with anyio.move_on_after(1):
+                await make()
+            assert "main" not in house.agents
+            slow.clear()
+            return await (await make()).run("next")
+
+    assert run(main).ok
