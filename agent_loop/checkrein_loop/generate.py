@@ -359,7 +359,9 @@ def provider_error(exc: BaseException, clock: _Clock) -> ProviderError:
     exc = real_error(exc)
     if isinstance(exc, ProviderError):
         # A provider may have a number here, as an HTTP status: the log holds words.
-        exc.code, exc.request_id = (None if word is None else clean(str(word))[0] for word in (exc.code, exc.request_id))
+        exc.code, exc.request_id = (
+            None if word is None else clean(str(word))[0] for word in (exc.code, exc.request_id)
+        )
         return exc
     kind = "timeout" if isinstance(exc, TimeoutError) else "generate" if clock.first is None else "stream"
     code = "CREDENTIALS" if isinstance(exc, CheckreinError) else type(exc).__name__

@@ -172,7 +172,7 @@ def test_C2_no_tool_begins_behind_a_guard_or_approver_that_is_deaf(run, scripted
 
     async def main() -> Any:
         async with Agent(scripted(call("act")), tools=[act], plugins=[plugin(tools_guard=guard)]) as agent:
-            agent.harness.provide(Approver, Allows())  # type: ignore[type-abstract]
+            agent.harness.provide(Approver, Allows())
             receipt = agent.send("go")
             await anyio.sleep(0.2)
             agent.cancel()

@@ -206,6 +206,7 @@ def test_harness_events_brings_text_when_it_comes(run, scripted):
                 if isinstance(item.item, TextDelta):
                     seen.append((item.item.text, anyio.current_time() - began))
                 if isinstance(item.item, TurnEnd):
-                    return seen
+                    break
+        return seen
 
     assert run(main) == [("a", 0), ("b", 50), ("c", 100)]

@@ -56,9 +56,9 @@ def test_T3_a_cause_that_cannot_be_logged_is_refused_where_it_is_given(run, scri
         async with Agent(model) as agent:
             receipt = agent.send("go")
             await requested(agent)
-            for cause in (5, None, Cause("budget", limit=object()), Cause("hook", reason=5)):  # type: ignore[arg-type]
+            for cause in (5, None, Cause("budget", limit=object()), Cause("hook", reason=5)):
                 with pytest.raises((TypeError, ValueError)):
-                    agent.cancel(cause)  # type: ignore[arg-type]
+                    agent.cancel(cause)
             assert agent.turn.number == 1
             agent.cancel()
             return await receipt.result()
@@ -69,9 +69,9 @@ def test_T3_a_cause_that_cannot_be_logged_is_refused_where_it_is_given(run, scri
 @pytest.mark.parametrize(
     "make",
     [
-        lambda: Stop(ValueError("no")),  # type: ignore[arg-type]
-        lambda: Stop("dear", budget="usd", limit=Decimal("1.5")),  # type: ignore[arg-type]
-        lambda: Continue(None, "more"),  # type: ignore[arg-type]
+        lambda: Stop(ValueError("no")),
+        lambda: Stop("dear", budget="usd", limit=Decimal("1.5")),
+        lambda: Continue(None, "more"),
     ],
     ids=["stop", "limit", "continue"],
 )
@@ -93,7 +93,7 @@ def test_H1_a_retry_with_a_wrong_member_is_contained(run, scripted):
     model = scripted(error("boom"))
 
     async def main() -> Any:
-        retry = plugin(request_error=lambda: Retry("5"))  # type: ignore[arg-type]
+        retry = plugin(request_error=lambda: Retry("5"))
         async with Agent(model, plugins=[retry]) as agent:
             return await agent.run("go"), of(agent, "plugin/fault")
 
@@ -175,13 +175,13 @@ class Hands:
 
 
 ODD_CHUNKS = {
-    "no text": TextChunk(0, None),  # type: ignore[arg-type]
-    "no thinking": ThinkingChunk(0, None),  # type: ignore[arg-type]
-    "arguments none": CallChunk(0, "id", "add", None),  # type: ignore[arg-type]
-    "arguments decoded": CallChunk(0, "id", "add", {"a": 1}),  # type: ignore[arg-type]
-    "usage as a dict": UsageChunk({"input": 3}),  # type: ignore[arg-type]
+    "no text": TextChunk(0, None),
+    "no thinking": ThinkingChunk(0, None),
+    "arguments none": CallChunk(0, "id", "add", None),
+    "arguments decoded": CallChunk(0, "id", "add", {"a": 1}),
+    "usage as a dict": UsageChunk({"input": 3}),
     "opaque object": OpaqueChunk(0, object()),
-    "metadata decoded": MetadataChunk({"a": 1}),  # type: ignore[arg-type]
+    "metadata decoded": MetadataChunk({"a": 1}),
     "metadata unclean": MetadataChunk("\ud800"),
 }
 
@@ -205,7 +205,7 @@ def test_M2_the_words_of_a_provider_error_may_be_numbers(run):
 
     class Fails(Hands):
         async def stream(self, request: Any) -> Any:
-            raise ProviderError("busy", code=503, request_id=7)  # type: ignore[arg-type]
+            raise ProviderError("busy", code=503, request_id=7)
             yield
 
     async def main() -> Any:
