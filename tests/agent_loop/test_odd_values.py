@@ -1,4 +1,4 @@
-"""What callers, plugins and providers hand over with a value of the wrong kind: whose error it is, and that turns end."""
+"""Values of the wrong kind, from callers, plugins and providers: whose error they are, and that the turn ends."""
 
 from __future__ import annotations
 
