@@ -17,9 +17,10 @@ from msgspec import Struct
 
 from .chunks import Chunk, TextChunk, ThinkingChunk
 from .errors import AgentDisposed
-from .events import AnyEvent, AssistantAnswer, InboxDiscarded, StepStart, ToolCalled, ToolResulted, UserInput
+from .events import AnyEvent, AssistantAnswer, InboxDiscarded, StepStart, ToolCalled, ToolEnded, ToolResulted, UserInput
 from .events import TurnEnd as TurnEnded
-from .messages import CallBlock
+from .log import place_of
+from .messages import CallBlock, Content
 
 if TYPE_CHECKING:
     from .agents import AgentLike, Receipt
@@ -85,9 +86,20 @@ class ToolProgress(Struct, frozen=True, gc=False):
 
 
 class ToolResult(Struct, frozen=True):
-    """A call has its result."""
+    """A call has its result; where its `tool/end` holds what it came to (an earlier sibling was open), that is here."""
 
     event: ToolResulted
+    ended: ToolEnded | None = None
+
+    @property
+    def content(self) -> Content:
+        """What the tool returned, as the model sees it."""
+        return (self.event if self.ended is None else self.ended).content or []
+
+    @property
+    def value(self) -> Any:
+        """The same as JSON, if it is structured."""
+        return (self.event if self.ended is None else self.ended).value
 
     @property
     def call_id(self) -> str:
@@ -216,8 +228,16 @@ def live_item(events: Sequence[AnyEvent], place: int) -> Live:
     if type(event) is ToolCalled:
         return ToolCall(event, _arguments(events, place, event.call_id))
     if type(event) is ToolResulted:
-        return ToolResult(event)
+        return ToolResult(event, _ended(events, event))
     return TurnEnd(event) if type(event) is TurnEnded else event
+
+
+def _ended(events: Sequence[AnyEvent], result: ToolResulted) -> ToolEnded | None:
+    """The `tool/end` that a result names."""
+    if result.end is None or (place := place_of(events, result.end)) >= len(events):
+        return None
+    event = events[place]
+    return event if type(event) is ToolEnded else None
 
 
 def _arguments(events: Sequence[AnyEvent], place: int, call_id: str) -> str:
