@@ -169,3 +169,9 @@ def test_X1_the_result_of_a_call_that_ended_before_its_sibling_is_shown(run, scr
     assert late.event.end is None and early.event.end is not None
     assert [(content_text(item.content), item.value) for item in (late, early)] == [("late", None), ("3", 3)]
     assert (to_sse(early)[1]["render"], to_sse(early)[1]["value"]) == ("3", 3)
+
+
+def test_L9_half_a_surrogate_pair_does_not_break_the_frame():
+    """The frame is UTF-8, whatever a delta holds."""
+    raw = frame(TextDelta(1, 2, 0, "\ud83d"), 7)
+    assert json.loads(raw.split(b"data: ")[1])["delta"] == "\ufffd"
