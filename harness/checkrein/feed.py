@@ -107,6 +107,9 @@ class Feed:
 
     async def __aenter__(self) -> Feed:
         self._harness.check_thread()
+        if self._harness.closed:  # nobody would end it
+            self._closed = True
+            return self
         self._harness.feeds.append(self)
         for agent in self._harness.agents:
             self.add(agent, len(agent.session.events))

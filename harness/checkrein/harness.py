@@ -193,6 +193,11 @@ class Harness:
             for feed in list(self.feeds):
                 feed.close()
 
+    @property
+    def closed(self) -> bool:
+        """Whether it was open and is no longer."""
+        return self._opened and not self.owner.alive
+
     def _plugin_changed(self, name: str, present: bool) -> None:
         self.__dict__.pop("_facts", None)
         if not present:

@@ -210,3 +210,17 @@ def test_harness_events_brings_text_when_it_comes(run, scripted):
         return seen
 
     assert run(main) == [("a", 0), ("b", 50), ("c", 100)]
+
+
+def test_harness_events_of_a_closed_harness_end_at_once(run, scripted):
+    """A page that comes while a server shuts down is not kept waiting for ever."""
+
+    async def main() -> Any:
+        house = harness(scripted())
+        async with house:
+            pass
+        with anyio.fail_after(5):
+            async with house.events() as feed:
+                return [item async for item in feed]
+
+    assert run(main) == []
