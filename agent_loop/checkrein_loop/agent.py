@@ -6,6 +6,7 @@ An agent that has nothing to do has no task: `send` starts a driver, the driver 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import anyio
@@ -19,6 +20,7 @@ from checkrein.results import TurnResult
 
 from .dispose import dispose
 from .driven import Driven
+from .ends import checked_cause
 from .prepare import base_request
 from .receipt import LoopReceipt
 
@@ -61,7 +63,7 @@ class LoopAgent(Driven):
             options: model, settings, max_steps, output_schema for the turn that takes it.
 
         Raises:
-            AgentDisposed, InboxFull, WrongThread; ValueError for empty content.
+            AgentDisposed, InboxFull, WrongThread; ValueError for empty content or an option that is none of these.
         """
         return self._accept("queued", content, source, key, options=options)
 
@@ -83,7 +85,7 @@ class LoopAgent(Driven):
             options: model, settings, max_steps, output_schema for this turn.
 
         Raises:
-            AgentDisposed, InboxFull, WouldDeadlock, WrongThread, GateClosed; ValueError for empty content.
+            AgentDisposed, InboxFull, WouldDeadlock, WrongThread, GateClosed; ValueError as send.
         """
         self.check_waiting()
         return await self._accept("queued", content, source, None, own_turn=True, options=options).result()
@@ -97,13 +99,13 @@ class LoopAgent(Driven):
             buffer: deltas kept for a slow consumer before those of one block are joined.
         """
 
-        waited: list[str] = []
+        ends: list[Callable[[], None]] = []
 
         def accept() -> LoopReceipt:
             self.check_waiting()
             receipt = self._accept("queued", content, source, None, own_turn=True, options=options)
             self.inbox.join(receipt.id)
-            waited.append(receipt.id)
+            ends.extend((partial(self.inbox.leave, receipt.id), self.waited()))
             return receipt
 
         def attach(consumer: Buffer) -> Callable[[], None]:
@@ -111,8 +113,8 @@ class LoopAgent(Driven):
 
             def leave() -> None:
                 stop()
-                while waited:
-                    self.inbox.leave(waited.pop())
+                while ends:
+                    ends.pop()()
 
             return leave
 
@@ -126,8 +128,12 @@ class LoopAgent(Driven):
         Args:
             cause: who cancels; a word or a Cause.
             discard_pending: discard pending input, with events, instead of parking it.
+
+        Raises:
+            WrongThread; TypeError, ValueError for a cause that cannot be logged.
         """
         self.check_thread()
+        cause = checked_cause(cause)
         if self._status != "running":
             return
         if not self.session.state.turn_open and not self.inbox.owed():
@@ -138,7 +144,7 @@ class LoopAgent(Driven):
                     self.inbox.discard(entry.id, "cancelled")
         self.inbox.park()
         if self.cause is None:
-            self.cause = Cause(cause) if isinstance(cause, str) else cause
+            self.cause = cause
         self.stop_turn()
 
     def wake(self) -> None:
@@ -166,16 +172,21 @@ class LoopAgent(Driven):
     async def idle(self) -> None:
         """Wait until nothing runs and nothing is owed."""
         self.check_waiting()
-        while self._status == "running":
-            await self.moved()
+        end = self.waited()
+        try:
+            while self._status == "running":
+                await self.moved()
+        finally:
+            end()
 
     async def dispose(self) -> None:
         """Stop, flush and unregister; idempotent, every caller awaits the same completion (C5)."""
         self.check_waiting()
         if self._disposed is None:
-            self._disposed = anyio.Event()
+            done = anyio.Event()
+            self.harness.owner.spawn(dispose, self, done)
+            self._disposed = done  # behind what raises on a closed harness, so that each call does
             self.disposing = True  # from here on nothing is accepted, and the open turn ends `disposed`
-            self.harness.owner.spawn(dispose, self, self._disposed)
         await self._disposed.wait()
 
     # --- accepting --------------------------------------------------------------------------------
@@ -210,3 +221,5 @@ class LoopAgent(Driven):
         self.check_thread()
         if self.disposing:
             raise AgentDisposed(f"the agent {self.id!r} is disposed; create or resume another one")
+        if not self.harness.owner.alive:  # its loop has ended: refused before it is accepted, or nobody would take it
+            raise AgentDisposed(f"the harness of the agent {self.id!r} is closed; open another one")

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextvars import ContextVar
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -40,8 +41,12 @@ if TYPE_CHECKING:
 
 __all__ = ["Driven", "Waiter"]
 
-# The agents whose turns the running code is part of, with their turn numbers (C12).
-_inside: ContextVar[tuple[tuple[Driven, int], ...]] = ContextVar("checkrein_inside", default=())
+# The agent whose turn the running code is part of, with the turn's number (C12).
+_inside: ContextVar[tuple[Driven, int] | None] = ContextVar("checkrein_inside", default=None)
+
+
+def _nothing() -> None:
+    """What there is to end for one who waits outside of turns."""
 
 
 class Waiter:
@@ -51,7 +56,7 @@ class Waiter:
         interrupt: a KeyboardInterrupt the driver held; it is raised here (C10).
     """
 
-    __slots__ = ("interrupt", "_agent", "_input_id", "_waits")
+    __slots__ = ("interrupt", "_agent", "_end", "_input_id", "_waits")
 
     def __init__(self, agent: Driven, input_id: str) -> None:
         self.interrupt: BaseException | None = None
@@ -61,6 +66,7 @@ class Waiter:
 
     def __enter__(self) -> Waiter:
         agent = self._agent
+        self._end = agent.waited()
         agent.inbox.join(self._input_id)
         self._waits = True
         agent.waiters.append(self)
@@ -74,6 +80,7 @@ class Waiter:
 
     def __exit__(self, *exc: object) -> None:
         self._agent.waiters.remove(self)
+        self._end()
         self.leave()
 
     def leave(self) -> None:
@@ -107,7 +114,7 @@ class Driven:
         self.driven = False
         self.task: Any = None  # the driver's, on asyncio
         self._status = "idle"
-        self._outside: tuple[tuple[Driven, int], ...] = ()
+        self._waited_by: list[tuple[Driven, int]] = []  # turns whose code waits for this agent (C12)
         self._scope: anyio.CancelScope | None = None
         self._changed: anyio.Event | None = None
         self.waiters: list[Waiter] = []
@@ -129,7 +136,6 @@ class Driven:
         if self._status == "idle":
             self._status = "running"
             self.driven = True
-            self._outside = _inside.get()
             self.harness.owner.spawn(drive, self.as_agent())
             self.harness.watch_idle(idle_watch)
             self._tell_status()  # last, since an observer's KeyboardInterrupt leaves from here
@@ -139,13 +145,29 @@ class Driven:
         self.harness.check_thread()
 
     def check_waiting(self) -> None:
-        """Raise WouldDeadlock inside this agent's own turn, its last flush included (C12)."""
+        """Raise WouldDeadlock inside this agent's own turn, its last flush included (C12).
+
+        What a turn of its waits for is a part of that turn, over any number of agents, whoever began their turns.
+        """
         self.harness.check_thread()
-        for agent, turn in _inside.get():
-            if agent is self and self.settled < turn:
+        inside = _inside.get()
+        part_of = [] if inside is None else [inside]
+        for agent, turn in part_of:  # grows as it goes
+            if turn <= agent.settled:
+                continue
+            if agent is self:
                 raise WouldDeadlock(
-                    f"the agent {self.id!r} cannot wait for itself inside its own turn; use send, or another task"
+                    f"the agent {self.id!r} cannot wait for itself inside its own turn; use send, or wait behind it"
                 )
+            part_of += [each for each in agent._waited_by if each not in part_of]
+
+    def waited(self) -> Callable[[], None]:
+        """Note that the turn the running code is part of, if any, waits for this agent; returns what ends that."""
+        inside = _inside.get()
+        if inside is None:
+            return _nothing
+        self._waited_by.append(inside)
+        return partial(self._waited_by.remove, inside)
 
     # --- what the driver uses ---------------------------------------------------------------------
 
@@ -158,7 +180,7 @@ class Driven:
     def turn_scope(self) -> anyio.CancelScope:
         """A new scope for the next turn, the one `cancel` cancels (C1)."""
         scope = self._scope = anyio.CancelScope()
-        _inside.set((*self._outside, (self, self.session.state.turn + 1)))
+        _inside.set((self, self.session.state.turn + 1))
         if self.cause is not None or self.disposing:
             scope.cancel()
         return scope

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import msgspec
 from anyio import get_cancelled_exc_class
 
 from checkrein.errors import GateClosed, PluginFault, ProviderError
 from checkrein.events import Cause, Reason
 from checkrein.owner import absorb, ours
-from checkrein.text import clean, describe
+from checkrein.text import clean, clean_json, describe
 
 if TYPE_CHECKING:
     from .agent import LoopAgent
 
-__all__ = ["StepFailed", "TurnCancelled", "why", "of_provider"]
+__all__ = ["StepFailed", "TurnCancelled", "checked_cause", "why", "of_provider"]
 
 
 class StepFailed(Exception):
@@ -27,6 +28,18 @@ class StepFailed(Exception):
 
 class TurnCancelled(Exception):
     """A cancel was seen at a boundary where nothing awaits (C1)."""
+
+
+def checked_cause(cause: Cause | str) -> Cause:
+    """A cause as `turn/end` can hold it, its text cleaned (L9): one it could not hold would leave the turn open.
+
+    Raises:
+        TypeError, ValueError: it is no word and no Cause, or a member has another type.
+    """
+    if not isinstance(cause, (str, Cause)):
+        raise TypeError(f"expected a word or a Cause, got {type(cause).__name__}")
+    made = Cause(cause) if isinstance(cause, str) else cause
+    return msgspec.convert(clean_json(msgspec.to_builtins(made))[0], Cause)
 
 
 def why(agent: LoopAgent, exc: BaseException | None) -> Reason:

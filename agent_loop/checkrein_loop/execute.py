@@ -65,8 +65,6 @@ class _Run(Struct):
         """The innermost `proceed`: check a rewritten call, ask the guards, run the tool."""
         tool = self.call.tool
         assert tool is not None
-        if self.agent.cancelled:  # a plugin that shields itself may still proceed: nothing begins any more
-            return error_outcome("NOT_STARTED", WORDS["NOT_STARTED"])
         if changed:
             try:
                 arguments = tool.validate(call.arguments)
@@ -74,7 +72,7 @@ class _Run(Struct):
                 fault = self.agent.hooks.faults.write(changed[-1], "tools_execute", exc, self.agent.session, "refused")
                 return refused(fault, self.attempts > 0)
             call = Call(call.call_id, call.name, arguments, call.turn, call.step, tool, parent=self.call.parent)
-        decision: str | None = None
+        vote: Any = None
         chain = self.agent.hooks.tools_guard
         if chain is not None:
             try:
@@ -85,13 +83,16 @@ class _Run(Struct):
                 return error_outcome("REFUSED_BY_FAULT", f"the call was refused, the tool did not run: {fault}")
             if isinstance(vote, Deny):
                 return self.denied(vote.reason, plugin)
-            if isinstance(vote, Ask):
-                refusal = await self.asked(call, vote, plugin)
-                if refusal is not None:
-                    return refusal
-                decision = "ask"
-            elif vote is not None:
-                decision = "allow"
+        if self.agent.cancelled:  # a plugin or guard that shields itself comes here all the same: nothing begins
+            return not_started()
+        decision = None if vote is None else "allow"
+        if isinstance(vote, Ask):
+            decision = "ask"
+            refusal = await self.asked(call, vote, plugin)
+            if refusal is not None:
+                return refusal
+            if self.agent.cancelled:  # an approver may shield itself too
+                return not_started(decision)
         outcome = await self.run(tool, call, changed)
         if decision is not None and outcome.decision is None:
             outcome = msgspec.structs.replace(outcome, decision=decision)
@@ -251,6 +252,11 @@ class _Run(Struct):
         if self.agent.status != "disposed":
             call = self.call
             self.agent.session.append(ToolLate(turn=call.turn, step=call.step, call_id=call.call_id, error=error))
+
+
+def not_started(decision: str | None = None) -> Outcome:
+    """The result of a call that had not begun when its turn was cancelled (C2)."""
+    return error_outcome("NOT_STARTED", WORDS["NOT_STARTED"], decision=decision)
 
 
 def timed_out(tool: Tool) -> Outcome:

@@ -30,7 +30,7 @@ from checkrein.events import (
 from checkrein.live import StepReset
 from checkrein.messages import AssistantMessage, CallBlock, Content, OpaqueBlock, TextBlock, ThinkingBlock
 from checkrein.owner import absorb, ours, stray, unwrapped
-from checkrein.text import clean, clean_json, describe
+from checkrein.text import clean, describe
 
 from .ends import StepFailed, of_provider
 from .prepare import Prepared, prepare
@@ -157,8 +157,8 @@ async def read(agent: LoopAgent, prepared: Prepared, assembler: Assembler, clock
     push, texts, events = assembler.push, assembler.texts, agent.session.events
     turn, step = clock.turn, clock.step
     observers = agent.hooks.stream_chunk
+    stream = prepared.provider.stream(prepared.request)  # it may raise: nothing is watched before it has not
     agent.streaming = clock  # what idle_watch looks at: a scope of its own would cost more than the rest of this
-    stream = prepared.provider.stream(prepared.request)
     ended, chunks = False, 0
     try:
         async for chunk in stream:
@@ -321,7 +321,7 @@ def answer_of(assembler: Assembler, provider: Provider, turn: int, step: int) ->
             if part.id:
                 ids[call_id] = clean(str(part.id))[0]
         elif kind == "opaque":
-            data, count = clean_json(part.data)
+            data, count = part.json()
             content.append(OpaqueBlock(provider.name, data, part.metadata))
         else:
             content.append(ThinkingBlock(place))
@@ -358,6 +358,10 @@ def provider_error(exc: BaseException, clock: _Clock) -> ProviderError:
     """Make a ProviderError of whatever a provider raised; before the first chunk it is of kind generate."""
     exc = real_error(exc)
     if isinstance(exc, ProviderError):
+        # A provider may have a number here, as an HTTP status: the log holds words.
+        exc.code, exc.request_id = (
+            None if word is None else clean(str(word))[0] for word in (exc.code, exc.request_id)
+        )
         return exc
     kind = "timeout" if isinstance(exc, TimeoutError) else "generate" if clock.first is None else "stream"
     code = "CREDENTIALS" if isinstance(exc, CheckreinError) else type(exc).__name__

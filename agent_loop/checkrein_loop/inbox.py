@@ -8,7 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from itertools import takewhile
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
+
+from msgspec import Meta, Struct, ValidationError, convert
 
 from checkrein.agents import PendingInput
 from checkrein.codec import plain
@@ -57,7 +59,7 @@ class Inbox:
 
         Raises:
             InboxFull: `inbox_max` inputs are pending.
-            ValueError: the content is empty.
+            ValueError: the content is empty, or an option is none of ours.
         """
         session = self.agent.session
         if key is not None and (known := self.known(key)) is not None:
@@ -81,7 +83,7 @@ class Inbox:
                 content=blocks,
                 source=source,
                 own_turn=own_turn,
-                options=plain(options) if options else None,
+                options=checked_options(options) if options else None,
                 key=key,
                 cleaned=count or None,
             )
@@ -216,6 +218,30 @@ class Inbox:
             PendingInput(entry.id, entry.kind, tuple(entry.content), entry.source)
             for entry in self.agent.session.state.pending.values()
         ]
+
+
+class _Options(Struct, forbid_unknown_fields=True):
+    """What an input may say of the turn that takes it (EVENTS.md)."""
+
+    model: str | None = None
+    settings: dict[str, Any] | None = None
+    max_steps: Annotated[int, Meta(ge=0)] | None = None
+    output_schema: dict[str, Any] | bool | None = None
+
+
+def checked_options(options: dict[str, Any]) -> dict[str, Any] | None:
+    """Return the options of an input without those that are None, which is as if they were not given.
+
+    Raises:
+        ValueError: one has another name or type, and would have been passed over, or failed the turn as `internal`.
+        NotPlainJSON: what is in one is no JSON.
+    """
+    given = plain({name: value for name, value in options.items() if value is not None})
+    try:
+        convert(given, _Options)
+    except ValidationError as exc:
+        raise ValueError(f"expected of the options {', '.join(_Options.__struct_fields__)}: {exc}") from None
+    return given or None
 
 
 def cleaned_source(source: Source) -> tuple[Source, int]:

@@ -28,8 +28,9 @@ from checkrein.events import (
 )
 from checkrein.messages import CallBlock, Source
 from checkrein.owner import absorb, native_task, ours
+from checkrein.text import clean
 
-from .ends import StepFailed, why
+from .ends import StepFailed, checked_cause, why
 from .generate import generate
 from .inbox import cleaned_content
 from .outputs import completed
@@ -189,8 +190,8 @@ async def continuation(agent: LoopAgent, chain: Chain, turn: int, step: int, def
     if vote is None:
         return False
     append = agent.session.append
-    outcome = "stop" if isinstance(vote, Stop) else "continue"
-    append(Decision(turn=turn, step=step, hook="turn_continuation", outcome=outcome, reason=vote.reason, plugin=plugin))
+    outcome, said = "stop" if isinstance(vote, Stop) else "continue", clean(vote.reason)[0]
+    append(Decision(turn=turn, step=step, hook="turn_continuation", outcome=outcome, reason=said, plugin=plugin))
     if isinstance(vote, Stop):
         return vote, plugin or ""
     content, count = cleaned_content(vote.content)
@@ -210,7 +211,7 @@ def stopped(vote: Stop, plugin: str) -> Reason:
         cause = Cause("budget", plugin=plugin, reason=vote.reason, which=vote.budget, limit=vote.limit, used=vote.used)
     else:
         cause = Cause("hook", plugin=plugin, reason=vote.reason)
-    return Reason("cancelled", cause=cause)
+    return Reason("cancelled", cause=checked_cause(cause))
 
 
 __all__ = ["drive", "run_turn", "run_steps", "run_step"]

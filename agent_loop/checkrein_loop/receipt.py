@@ -105,7 +105,8 @@ class LoopReceipt:
             return
         if status.turn is None or status.turn <= agent.settled:
             return
-        agent.cancel(cause)
+        if agent.session.state.turn_open:  # while it is flushed, a cancel would act on the next one, another's (C4)
+            agent.cancel(cause)
         with anyio.CancelScope(shield=True, deadline=anyio.current_time() + agent.harness.close_timeout_s):
             while status.turn > agent.settled and agent.status != "disposed":
                 await agent.moved()

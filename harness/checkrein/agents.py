@@ -158,7 +158,9 @@ class AgentLike(Protocol):
         """Accepted input that no turn has taken, in order (I6)."""
         ...
 
-    def send(self, content: str | Sequence[Block], *, source: Source = ..., key: str | None = None) -> Receipt:
+    def send(
+        self, content: str | Sequence[Block], *, source: Source = ..., key: str | None = None, **options: Any
+    ) -> Receipt:
         """Queue an input and wake the agent (I1)."""
         ...
 

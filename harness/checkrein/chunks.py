@@ -10,9 +10,9 @@ from typing import Any, TypeAlias
 
 from msgspec import Struct, field
 
-from .errors import ProviderError
+from .errors import NotPlainJSON, ProviderError
 from .messages import Usage
-from .text import clean
+from .text import clean, clean_json
 
 __all__ = [
     "TextChunk",
@@ -96,8 +96,30 @@ class Part(Struct):
     data: Any = None
 
     def text(self) -> tuple[str, int]:
-        """The joined text, cleaned (a surrogate pair split over chunks is joined here), and the count replaced."""
-        return clean("".join(self.pieces))
+        """The joined text, cleaned (a surrogate pair split over chunks is joined here), and the count replaced.
+
+        Raises:
+            ProviderError: a piece is no text; looked at here, where it costs nothing.
+        """
+        try:
+            return clean("".join(self.pieces))
+        except TypeError:
+            odd = next(type(piece).__name__ for piece in self.pieces if not isinstance(piece, str))
+            raise _broken(f"a piece of {self.kind} is {odd}, expected str") from None
+
+    def json(self) -> tuple[Any, int]:
+        """The data of an opaque part, cleaned, and the count replaced.
+
+        Raises:
+            ProviderError: it is no JSON.
+        """
+        from .codec import plain
+
+        data, count = clean_json(self.data)
+        try:
+            return plain(data), count
+        except NotPlainJSON as exc:
+            raise _broken(f"an opaque part is no JSON: {exc}") from None
 
 
 class Assembler:
@@ -158,6 +180,8 @@ class Assembler:
 
     def _rare(self, chunk: Chunk) -> None:
         if isinstance(chunk, MetadataChunk):
+            if not isinstance(chunk.data, str) or clean(chunk.data)[1]:
+                raise _broken("metadata that is no clean text; base64 what is none")
             if chunk.index is None:
                 self.metadata = chunk.data
             elif (part := self.parts.get(chunk.index)) is None:
@@ -169,6 +193,8 @@ class Assembler:
         elif isinstance(chunk, UsageChunk):
             if self.usage is not None:
                 raise _broken("usage twice")
+            if not isinstance(chunk.usage, (Usage, type(None))):
+                raise _broken(f"a {type(chunk.usage).__name__} instead of a Usage")
             self.usage = chunk.usage
         else:
             raise _broken(f"a {type(chunk).__name__} instead of a chunk")

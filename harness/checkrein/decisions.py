@@ -11,6 +11,20 @@ from .messages import Block
 __all__ = ["Allow", "Ask", "Deny", "GuardVote", "Continue", "Stop", "ContinuationVote", "Retry"]
 
 
+_TEXT = (str,)
+_MAYBE_TEXT = (str, type(None))
+_NUMBER = (int, float)
+_MAYBE_NUMBER = (*_NUMBER, type(None))
+
+
+def _check(answer: Struct, **members: tuple[type, ...]) -> None:
+    """Refuse a wrong member where the plugin makes it, in its own hook: later on it would be a failure of the loop."""
+    for name, types in members.items():
+        if not isinstance(value := getattr(answer, name), types):
+            words = " or ".join(each.__name__ for each in types)
+            raise TypeError(f"expected {type(answer).__name__}({name}=) of {words}, got {type(value).__name__}")
+
+
 class Allow(Struct, frozen=True):
     """The call may run, as far as this guard is concerned."""
 
@@ -28,11 +42,17 @@ class Ask(Struct, frozen=True):
     summary: str
     rule: str | None = None
 
+    def __post_init__(self) -> None:
+        _check(self, summary=_TEXT, rule=_MAYBE_TEXT)
+
 
 class Deny(Struct, frozen=True):
     """The call must not run; `reason` is what the model reads."""
 
     reason: str
+
+    def __post_init__(self) -> None:
+        _check(self, reason=_TEXT)
 
 
 GuardVote: TypeAlias = Deny | Ask | Allow | None
@@ -43,6 +63,9 @@ class Continue(Struct, frozen=True):
 
     reason: str
     content: str | list[Block]
+
+    def __post_init__(self) -> None:
+        _check(self, reason=_TEXT)
 
 
 class Stop(Struct, frozen=True):
@@ -60,6 +83,9 @@ class Stop(Struct, frozen=True):
     limit: float | None = None
     used: float | None = None
 
+    def __post_init__(self) -> None:
+        _check(self, reason=_TEXT, budget=_MAYBE_TEXT, limit=_MAYBE_NUMBER, used=_MAYBE_NUMBER)
+
 
 ContinuationVote: TypeAlias = Stop | Continue | None
 
@@ -68,3 +94,6 @@ class Retry(Struct, frozen=True):
     """Send the request again after `after_s` seconds, as a new attempt of the same step (M9)."""
 
     after_s: float = 0.0
+
+    def __post_init__(self) -> None:
+        _check(self, after_s=_NUMBER)

@@ -10,10 +10,12 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from .agents import AgentLike, AgentSpec
-from .config.types import AgentConfig, HarnessConfig, SessionConfig
+from .config.types import AgentConfig, HarnessConfig, PluginsConfig, SessionConfig
 from .discovery import PLUGINS, Found, discover
+from .errors import PluginError
 from .harness import Harness
 from .messages import Block
+from .nearest import did_you_mean
 from .providers import Provider
 from .results import TurnResult
 
@@ -38,6 +40,9 @@ class Agent:
         store: where the session is kept; in memory if not given.
         spec: any other member of AgentSpec, as max_steps.
 
+    Raises:
+        PluginError: a plugin of this name is not installed.
+
     Raises (on entering):
         ConfigError, PluginError, CredentialsError: nothing was started.
     """
@@ -59,15 +64,20 @@ class Agent:
             model = f"{model.name}:{model.default_model() or model.name}"
         agent = AgentSpec(id=spec.pop("id", "main"), model=model, system_prompt=system_prompt, **spec)
         named = [plugin for plugin in plugins if isinstance(plugin, str)]
-        wanted = {*named, *(() if providers else _provider_plugins(model))}
+        found = _found({*named, *(() if providers else _provider_plugins(model))})
+        _check_names(named, found)
         self._harness = Harness(
             tools=tools,
             plugins=[plugin for plugin in plugins if not isinstance(plugin, str)],
             providers=providers,
             workspace=workspace,
-            config=HarnessConfig(agents=(AgentConfig(id=agent.id),), session=SessionConfig(store="memory")),
+            config=HarnessConfig(
+                agents=(AgentConfig(id=agent.id),),
+                session=SessionConfig(store="memory"),
+                plugins=PluginsConfig(tables={name: {} for name in named}),  # so each is required (H5)
+            ),
             store=store,
-            found=_found(wanted),
+            found=found,
         )
         self._harness.specs = [agent]
 
@@ -98,3 +108,12 @@ def _provider_plugins(model: str) -> list[str]:
 def _found(wanted: set[str]) -> list[Found]:
     """The installed plugins of these names; metadata is read only when there are any, for it costs start-up time."""
     return [found for found in discover(PLUGINS) if found.name in wanted] if wanted else []
+
+
+def _check_names(named: Sequence[str], found: Sequence[Found]) -> None:
+    """Refuse the name of a plugin that is not there: a guard that is misspelt guards nothing (H5)."""
+    for name in named:
+        if name not in (one.name for one in found):
+            installed = sorted({one.name for one in discover(PLUGINS)})
+            words = f"{', '.join(installed)}; got {name!r}{did_you_mean(name, installed)}"
+            raise PluginError(f"expected one of the installed plugins {words}", plugin=name)

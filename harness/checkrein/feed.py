@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import anyio
 from msgspec import Struct
 
+from .chunks import Chunk
 from .live import BUFFER_DELTAS, Buffer, Delta, Live, live_item
 from .log import place_of
 
@@ -54,6 +55,10 @@ class _Source(Buffer):
 
     def push(self, events: int, delta: Delta) -> None:
         super().push(events, delta)
+        self.wake()
+
+    def chunk(self, events: int, turn: int, step: int, chunk: Chunk) -> None:
+        super().chunk(events, turn, step, chunk)
         self.wake()
 
     def wake(self) -> None:
@@ -102,6 +107,9 @@ class Feed:
 
     async def __aenter__(self) -> Feed:
         self._harness.check_thread()
+        if self._harness.closed:  # nobody would end it
+            self._closed = True
+            return self
         self._harness.feeds.append(self)
         for agent in self._harness.agents:
             self.add(agent, len(agent.session.events))

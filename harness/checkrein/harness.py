@@ -34,7 +34,7 @@ from .requests import Parts
 from .services import Services
 from .session import Session
 from .supervision import Lifespans
-from .threads import ThreadPool, loop_post
+from .threads import Post, ThreadPool, loop_post, through
 from .tools import Tool, ToolRegistry
 from .writers import LazyWriter
 
@@ -117,8 +117,9 @@ class Harness:
         self._store = store
         self._lifespans = Lifespans(self)
         self._thread = threading.get_ident()
-        self._post: Callable[[Callable[[], object]], bool] | None = None
+        self._post: Post | None = None
         self._opened = self._watching = False
+        self._closing = anyio.Lock()
         self._loop: Callable[..., AgentLike]
 
     # --- opening and closing ----------------------------------------------------------------------
@@ -180,16 +181,22 @@ class Harness:
 
     async def aclose(self) -> None:
         """Dispose the agents, leave the plugins' lifespans in reverse order, end the owner task; idempotent."""
-        if self.owner.alive:
-            for agent in self.agents:
-                await agent.dispose()
-        await self._lifespans.leave()
-        if not await self.owner.close(self.close_timeout_s):
-            left = TimeoutError(f"something deaf to its cancellation still runs after {self.close_timeout_s:g} s")
-            self.hooks.faults.write("checkrein", "close", left, None, "contained")
-        self.threads.close()
-        for feed in list(self.feeds):
-            feed.close()
+        async with self._closing:  # a second caller waits: ending the owner's tasks would strike a lifespan being left
+            if self.owner.alive:
+                for agent in self.agents:
+                    await agent.dispose()
+            await self._lifespans.leave()
+            if not await self.owner.close(self.close_timeout_s):
+                left = TimeoutError(f"something deaf to its cancellation still runs after {self.close_timeout_s:g} s")
+                self.hooks.faults.write("checkrein", "close", left, None, "contained")
+            self.threads.close()
+            for feed in list(self.feeds):
+                feed.close()
+
+    @property
+    def closed(self) -> bool:
+        """Whether it was open and is no longer."""
+        return self._opened and not self.owner.alive
 
     def _plugin_changed(self, name: str, present: bool) -> None:
         self.__dict__.pop("_facts", None)
@@ -261,7 +268,12 @@ class Harness:
         for feed in self.feeds:
             feed.add(agent)
         if (chain := self.hooks.agent_created) is not None:
-            await self.hooks.observe_async(chain, session, (agent,))
+            try:
+                await self.hooks.observe_async(chain, session, (agent,))
+            except BaseException:  # the caller was cancelled and never gets it: it must not keep the id and the lock
+                with anyio.CancelScope(shield=True):
+                    await agent.dispose()
+                raise
         return agent
 
     def _equip(self, session: Session) -> None:
@@ -363,24 +375,13 @@ class Harness:
 
         Raises:
             WrongThread: this is the loop's thread already.
-            TimeoutError: the loop did not get to it.
+            TimeoutError: the loop did not get to it, and will not run it any more.
             RuntimeError: the harness is not open.
+            TypeError: what came back has to be awaited.
         """
-        from concurrent.futures import Future
-
         if threading.get_ident() == self._thread:
             raise WrongThread("this is the loop's thread: call the function itself")
-        done: Future[T] = Future()
-
-        def call() -> None:
-            try:
-                done.set_result(fn(*args))
-            except BaseException as exc:
-                done.set_exception(exc)
-
-        if self._post is None or not self._post(call):
-            raise RuntimeError("the harness is not open: its event loop does not run")
-        return done.result(timeout_s)
+        return through(self._post, fn, args, timeout_s)
 
 
 def new_session_id() -> str:

@@ -17,9 +17,10 @@ from msgspec import Struct
 
 from .chunks import Chunk, TextChunk, ThinkingChunk
 from .errors import AgentDisposed
-from .events import AnyEvent, AssistantAnswer, InboxDiscarded, StepStart, ToolCalled, ToolResulted, UserInput
+from .events import AnyEvent, AssistantAnswer, InboxDiscarded, StepStart, ToolCalled, ToolEnded, ToolResulted, UserInput
 from .events import TurnEnd as TurnEnded
-from .messages import CallBlock
+from .log import place_of
+from .messages import CallBlock, Content
 
 if TYPE_CHECKING:
     from .agents import AgentLike, Receipt
@@ -85,9 +86,20 @@ class ToolProgress(Struct, frozen=True, gc=False):
 
 
 class ToolResult(Struct, frozen=True):
-    """A call has its result."""
+    """A call has its result; where its `tool/end` holds what it came to (an earlier sibling was open), that is here."""
 
     event: ToolResulted
+    ended: ToolEnded | None = None
+
+    @property
+    def content(self) -> Content:
+        """What the tool returned, as the model sees it."""
+        return (self.event if self.ended is None else self.ended).content or []
+
+    @property
+    def value(self) -> Any:
+        """The same as JSON, if it is structured."""
+        return (self.event if self.ended is None else self.ended).value
 
     @property
     def call_id(self) -> str:
@@ -216,8 +228,16 @@ def live_item(events: Sequence[AnyEvent], place: int) -> Live:
     if type(event) is ToolCalled:
         return ToolCall(event, _arguments(events, place, event.call_id))
     if type(event) is ToolResulted:
-        return ToolResult(event)
+        return ToolResult(event, _ended(events, event))
     return TurnEnd(event) if type(event) is TurnEnded else event
+
+
+def _ended(events: Sequence[AnyEvent], result: ToolResulted) -> ToolEnded | None:
+    """The `tool/end` that a result names."""
+    if result.end is None or (place := place_of(events, result.end)) >= len(events):
+        return None
+    event = events[place]
+    return event if type(event) is ToolEnded else None
 
 
 def _arguments(events: Sequence[AnyEvent], place: int, call_id: str) -> str:
@@ -255,10 +275,12 @@ class TurnStream:
         self._next = 0
         self._started = 0
         self._ended: TurnEnded | None = None
-        self._detached = False
+        self._detached = self._left = False
         self.receipt: Receipt | None = None
 
     async def __aenter__(self) -> TurnStream:
+        if self._stop is not None:
+            raise RuntimeError("a stream is one turn and is entered once: call agent.stream(...) again")
         session = self._agent.session
         self._next = len(session.events)
         self._stop = self._attach(self._buffer)
@@ -292,8 +314,8 @@ class TurnStream:
                         self._ended = event
                     return live_item(events, self._next - 1)
                 continue
-            if self._agent.status == "disposed":
-                raise StopAsyncIteration
+            if self._left or self._agent.status == "disposed":
+                raise StopAsyncIteration  # nobody would wake it
             await buffer.wait()
 
     def _is_mine(self, event: AnyEvent) -> bool:
@@ -322,6 +344,7 @@ class TurnStream:
         return await self.receipt.result()
 
     async def __aexit__(self, *exc: object) -> None:
+        self._left = True
         if self._stop is not None:
             self._stop()
         if self._detached or self.receipt is None:
@@ -331,7 +354,9 @@ class TurnStream:
             with suppress(AgentDisposed):  # then it stays pending, in the log
                 self._agent.withdraw(self.receipt.id, "the stream was left")
         elif status.state == "in turn" and self._ended is None:
-            self._agent.cancel("user" if exc[0] is None else "task")
+            state = self._agent.session.state
+            if state.turn_open and state.turn == status.turn:  # a slow consumer's may be over: not the next one's (C8)
+                self._agent.cancel("user" if exc[0] is None else "task")
             with anyio.CancelScope(shield=True) as scope:
                 scope.cancel()  # a cancelled waiter leaves behind the end of its turn, within a bound (C8)
                 await self.receipt.result()

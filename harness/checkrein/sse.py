@@ -14,6 +14,7 @@ from .codec import encode
 from .events import AnyEvent, Event, FreeEvent, Reason
 from .live import Live, StepReset, TextDelta, ThinkingDelta, ToolCall, ToolProgress, ToolResult, TurnEnd
 from .messages import content_text
+from .text import clean_json
 
 __all__ = ["to_sse", "frame"]
 
@@ -49,7 +50,11 @@ def to_sse(item: Live, seq: int = -1) -> tuple[str, dict[str, Any]]:
 def frame(item: Live, seq: int = -1) -> bytes:
     """Return the bytes of one frame, with its `seq` as the id a browser sends back as Last-Event-ID."""
     name, payload = to_sse(item, seq)
-    return b"id: %d\nevent: %s\ndata: %s\n\n" % (payload["seq"], name.encode(), msgspec.json.encode(payload))
+    try:
+        data = msgspec.json.encode(payload)
+    except UnicodeEncodeError:  # half a surrogate pair in a delta, which is cleaned behind the stream only (L9)
+        data = msgspec.json.encode(clean_json(payload)[0])
+    return b"id: %d\nevent: %s\ndata: %s\n\n" % (payload["seq"], name.encode(), data)
 
 
 def _tool(item: ToolCall) -> dict[str, Any]:
@@ -66,8 +71,8 @@ def _result(item: ToolResult) -> dict[str, Any]:
         "turn": event.turn,
         "id": event.call_id,
         "ok": not event.is_error,
-        "value": event.value,
-        "render": content_text(event.content or ()),
+        "value": item.value,
+        "render": content_text(item.content),
         "error": error if error is not None or not event.is_error else "error",
         "decision": event.decision,
     }

@@ -10,7 +10,9 @@ import sys
 import threading
 import time
 from collections.abc import Callable
+from concurrent.futures import Future
 from contextvars import Context, copy_context
+from inspect import iscoroutine
 from queue import Empty, SimpleQueue
 from typing import Any, TypeAlias, TypeVar, TypeVarTuple, Unpack
 
@@ -19,7 +21,7 @@ from anyio.lowlevel import checkpoint_if_cancelled
 
 from .errors import ToolError
 
-__all__ = ["ThreadPool", "GivenUp", "Post", "loop_post", "working"]
+__all__ = ["ThreadPool", "GivenUp", "Post", "loop_post", "through", "working"]
 
 T = TypeVar("T")
 Ts = TypeVarTuple("Ts")
@@ -57,6 +59,39 @@ def _post_with(schedule: Callable[..., object], gone: type[BaseException]) -> Po
         return True
 
     return post
+
+
+def through(post: Post | None, fn: Callable[..., T], args: tuple[Any, ...], timeout_s: float) -> T:
+    """Call `fn(*args)` in a loop from another thread; `Harness.from_thread` says the rest.
+
+    Args:
+        post: the loop's, None if it does not run.
+        fn: what to call.
+        args: its arguments.
+        timeout_s: seconds to wait for the loop.
+    """
+    done: Future[T] = Future()
+
+    def call() -> None:
+        if not done.set_running_or_notify_cancel():
+            return  # given up: who called was told that it did not happen
+        try:
+            value = fn(*args)
+            if iscoroutine(value):
+                value.close()
+                raise TypeError(f"expected a function that returns at once, got the async {_label(fn)}; as agent.send")
+            done.set_result(value)
+        except BaseException as exc:
+            done.set_exception(exc)
+
+    if post is None or not post(call):
+        raise RuntimeError("the harness is not open: its event loop does not run")
+    try:
+        return done.result(timeout_s)
+    except TimeoutError:
+        if done.cancel():
+            raise
+        return done.result()  # it has begun, or raised this itself
 
 
 class GivenUp:

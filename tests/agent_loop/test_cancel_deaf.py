@@ -6,9 +6,10 @@ from typing import Any
 
 import anyio
 import pytest
-from loopkit import Place, nap, of, plugin, results
+from loopkit import Place, nap, of, plugin, reasons, results
 
-from checkrein import Agent, tool
+from checkrein import Agent, Ask, tool
+from checkrein.agents import Approver
 from checkrein.testing import call, text, wait
 
 
@@ -142,3 +143,43 @@ def test_C5_disposal_does_not_wait_for_ever_for_deaf_code(run, scripted):
     got, closed_s = run(main)
     assert closed_s < 20
     assert got in (["disposed"], ["AgentDisposed"])
+
+
+@pytest.mark.parametrize("who", ["guard", "approver"])
+def test_C2_no_tool_begins_behind_a_guard_or_approver_that_is_deaf(run, scripted, who):
+    """The turn was cancelled while it was asked, in a shield: it may allow the call then, it does not begin."""
+    ran: list[str] = []
+
+    @tool
+    async def act() -> str:
+        """Act at once."""
+        ran.append("ran")
+        return "done"
+
+    async def shielded() -> None:
+        with anyio.CancelScope(shield=True):
+            await anyio.sleep(0.5)
+
+    class Allows:
+        async def decide(self, agent: Any, approval: Any) -> str:
+            await shielded()
+            return "allowed_once"
+
+    async def guard() -> Any:
+        if who == "approver":
+            return Ask("may it act?")
+        return await shielded()
+
+    async def main() -> Any:
+        async with Agent(scripted(call("act")), tools=[act], plugins=[plugin(tools_guard=guard)]) as agent:
+            agent.harness.provide(Approver, Allows())
+            receipt = agent.send("go")
+            await anyio.sleep(0.2)
+            agent.cancel()
+            await receipt.result()
+            return agent
+
+    agent = run(main)
+    assert (reasons(agent), ran) == (["cancelled"], [])
+    assert results(agent) == [("c1.1.1", "NOT_STARTED")]
+    assert [event.outcome for event in of(agent, "approval/decided")] == ["allowed_once"] * (who == "approver")

@@ -10,7 +10,9 @@ import pytest
 from loopkit import house as harness
 from loopkit import of, plugin, reasons, said
 
-from checkrein import Agent, WouldDeadlock, WrongThread, tool
+from checkrein import Agent, Harness, WouldDeadlock, WrongThread, tool
+from checkrein.chunks import CallChunk, FinishChunk, TextChunk
+from checkrein.config.types import AgentConfig, HarnessConfig
 from checkrein.testing import call, forever
 
 
@@ -267,3 +269,102 @@ def test_C12_from_thread_says_where_it_is_wrong(run, scripted):
     thread.start()
     thread.join()
     assert isinstance(caught[0], RuntimeError)
+
+
+class Roles:
+    """A provider that answers each agent by a script of its own; who asks is told by the system prompt."""
+
+    name = "roles"
+
+    def __init__(self, **scripts: list[Any]) -> None:
+        self.scripts = scripts
+
+    def default_model(self) -> str:
+        return "x"
+
+    def missing(self) -> None:
+        return None
+
+    async def stream(self, request: Any) -> Any:
+        answer = self.scripts[request.system[0]].pop(0)
+        if isinstance(answer, float):
+            await anyio.sleep(answer)
+            answer = "later"
+        if answer.startswith("!"):
+            yield CallChunk(0, "1", answer[1:])
+        else:
+            yield TextChunk(0, answer)
+        yield FinishChunk("stop")
+
+
+def pair(scripts: dict[str, list[Any]], tools: list[Any]) -> Any:
+    """A harness with the agents a and b."""
+    agents = tuple(AgentConfig(id=name, model="roles:x", system_prompt=name) for name in scripts)
+    return Harness(config=HarnessConfig(agents=agents), providers=[Roles(**scripts)], found=[], tools=tools)
+
+
+@pytest.mark.parametrize("how", ["run", "stream", "result", "idle"])
+def test_C12_a_ring_is_seen_whoever_began_the_turns(run, how):
+    """B is busy for somebody else when A's tool begins to wait for it: B's tool that waits for A still cannot."""
+    box: dict[str, Any] = {}
+
+    async def wait_for(agent: Any) -> str:
+        if how == "run":
+            return (await agent.run("help")).text
+        if how == "stream":
+            async with agent.stream("help") as turn:
+                return str(len([item async for item in turn]))
+        if how == "result":
+            return (await agent.send("help").result()).text
+        agent.send("help")
+        await agent.idle()
+        return "idle"
+
+    @tool
+    async def ask_b() -> str:
+        """Ask B."""
+        return await wait_for(box["b"])
+
+    @tool
+    async def ask_a() -> str:
+        """Ask A."""
+        with pytest.raises(WouldDeadlock, match="'a'"):
+            await wait_for(box["a"])
+        return "refused"
+
+    async def main() -> Any:
+        async with pair({"a": ["!ask_b", "done", "once more"], "b": [5.0, "!ask_a", "b"]}, [ask_a, ask_b]) as house:
+            box.update(a=house.agents["a"], b=house.agents["b"])
+            box["b"].send("from outside")
+            await anyio.sleep(1)
+            with anyio.fail_after(100):
+                result = await box["a"].run("go")
+            return result, said(box["b"], "tool/result")
+
+    result, answers = run(main)
+    assert (result.text, answers) == ("done", ["refused"])
+
+
+def test_C12_who_was_only_sent_an_input_may_wait_for_the_sender(run):
+    """B sends to A and waits for nothing: A's turn is no part of B's, and its tool may run B."""
+    box: dict[str, Any] = {}
+
+    @tool
+    async def tell_a() -> str:
+        """Tell A."""
+        box["receipt"] = box["a"].send("do it")
+        return "told"
+
+    @tool
+    async def ask_b() -> str:
+        """Ask B."""
+        return (await box["b"].run("help")).text
+
+    async def main() -> Any:
+        async with pair({"a": ["!ask_b", "done"], "b": ["!tell_a", 5.0, "helped"]}, [tell_a, ask_b]) as house:
+            box.update(a=house.agents["a"], b=house.agents["b"])
+            await box["b"].run("go")
+            await box["receipt"].result()
+            return said(box["a"], "tool/result")
+
+    assert run(main) == ["helped"]

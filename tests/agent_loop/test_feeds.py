@@ -11,7 +11,7 @@ from loopkit import house as harness
 from checkrein import StepReset, TextDelta
 from checkrein.agents import AgentSpec
 from checkrein.live import TurnEnd
-from checkrein.testing import call, forever, text
+from checkrein.testing import call, forever, text, wait
 
 
 def test_harness_events_tells_of_all_agents_those_that_come_later_too(run, scripted):
@@ -190,3 +190,37 @@ def test_harness_events_has_one_consumer_and_may_be_left_and_taken_again(run, sc
 
     raised = run(main)
     assert len(raised) == 1 and "one consumer" in str(raised[0])
+
+
+def test_harness_events_brings_text_when_it_comes(run, scripted):
+    """A page that follows a feed shows each piece of an answer at once, not at the answer's end."""
+    model = scripted([text("a"), wait(50), text("b"), wait(50), text("c"), wait(50)])
+
+    async def main() -> Any:
+        house = harness(model)
+        async with house, house.events() as feed:
+            began = anyio.current_time()
+            house.agents["main"].send("go")
+            seen: list[tuple[str, float]] = []
+            async for item in feed:
+                if isinstance(item.item, TextDelta):
+                    seen.append((item.item.text, anyio.current_time() - began))
+                if isinstance(item.item, TurnEnd):
+                    break
+        return seen
+
+    assert run(main) == [("a", 0), ("b", 50), ("c", 100)]
+
+
+def test_harness_events_of_a_closed_harness_end_at_once(run, scripted):
+    """A page that comes while a server shuts down is not kept waiting for ever."""
+
+    async def main() -> Any:
+        house = harness(scripted())
+        async with house:
+            pass
+        with anyio.fail_after(5):
+            async with house.events() as feed:
+                return [item async for item in feed]
+
+    assert run(main) == []

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from typing import Any
 
 import anyio
 import pytest
-from loopkit import Latch, add, reasons, requested
+from loopkit import Flush, Latch, add, plugin, reasons, requested
 from loopkit import house as harness
 
-from checkrein import Agent, tool
-from checkrein.testing import call, text, wait
+from checkrein import Agent, AgentDisposed, tool
+from checkrein.agents import AgentSpec
+from checkrein.memory_store import MemoryStore
+from checkrein.testing import call, forever, run_virtual, text, wait
 from checkrein.testing.script import hang
 
 
@@ -162,3 +166,82 @@ def test_C11_two_harnesses_in_one_loop_share_nothing(run, scripted):
     goes, result = run(main)
     assert reasons(goes) == ["disposed"]
     assert result.ok
+
+
+def test_C11_two_who_close_a_harness_await_the_same_end(run, scripted):
+    """The second one does not cancel a lifespan that is being left for the first."""
+    left: list[str] = []
+
+    @asynccontextmanager
+    async def span() -> AsyncIterator[None]:
+        yield
+        await anyio.sleep(1)
+        left.append("left")
+
+    async def main() -> Any:
+        house = harness(scripted(), plugins=[plugin(lifespan=lambda harness, tasks: span())])
+        await house.__aenter__()
+
+        async def close() -> None:
+            await house.aclose()
+            left.append("closed")
+
+        async with anyio.create_task_group() as group:
+            group.start_soon(close)
+            group.start_soon(close)
+
+    run(main)
+    assert left == ["left", "closed", "closed"]
+
+
+@pytest.mark.parametrize("what", ["run", "dispose"])
+def test_C11_an_agent_whose_loop_is_gone_says_so_each_time(scripted, what):
+    """A program that left its harness open and starts another loop: an error, never a hang, and nothing is accepted."""
+    for backend in ("asyncio", "trio"):
+        made: list[Any] = []
+
+        async def opens(made: list[Any] = made) -> None:
+            made.append(await Agent(scripted("hi")).__aenter__())
+            await made[0].run("go")
+
+        async def uses(made: list[Any] = made) -> None:
+            for _ in range(2):
+                with pytest.raises((AgentDisposed, RuntimeError), match="is closed"), anyio.fail_after(10):
+                    await (made[0].run("go") if what == "run" else made[0].dispose())
+
+        run_virtual(opens, backend=backend)
+        run_virtual(uses, backend=backend)
+        assert made[0].status == "idle"
+        assert not made[0].pending
+
+
+@pytest.mark.parametrize("how", ["create", "resume"])
+def test_C8_an_agent_whose_maker_was_cancelled_is_not_left_behind(run, scripted, how):
+    """Cancelled while its observers were told: nobody has it, so its id is free, and its session can be opened."""
+    model, store = scripted(forever("ok")), MemoryStore()
+    slow: list[bool] = []
+
+    async def created() -> None:
+        if slow:
+            await anyio.sleep(5)
+
+    async def main() -> Any:
+        house = harness(model, plugins=[Flush(), plugin(agent_created=created)], store=store)
+        async with house:
+            agent = house.agents["main"]
+            await agent.run("first")
+            await agent.dispose()
+
+            async def make() -> Any:
+                if how == "resume":
+                    return await house.resume(agent.session.id)
+                return await house.create_agent(AgentSpec(id="main", model="scripted:x"))
+
+            slow.append(True)
+            with anyio.move_on_after(1):
+                await make()
+            assert "main" not in house.agents
+            slow.clear()
+            return await (await make()).run("next")
+
+    assert run(main).ok

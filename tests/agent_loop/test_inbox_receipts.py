@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+from inspect import signature
 from typing import Any
 
 import anyio
 import pytest
 from loopkit import Flush, nap, of, plugin, said, started, types
 
-from checkrein import Agent, GateClosed, Source
+from checkrein import Agent, AgentLike, GateClosed, Source
 from checkrein.errors import AgentError
 from checkrein.memory_store import MemoryStore
 from checkrein.messages import TextBlock
 from checkrein.testing import call, forever, text, wait
+from checkrein_loop.agent import LoopAgent
 
 
 def test_I3_accepted_before_the_call_returns(run, scripted):
@@ -310,3 +312,14 @@ def test_I3_options_of_an_input_are_the_turns(run, scripted):
     agent = run(main)
     assert [r.settings["temperature"] for r in model.requests] == [0.9, 0.1]
     assert of(agent, "inbox/accepted")[0].options == {"settings": {"temperature": 0.7}}
+
+
+@pytest.mark.parametrize("name", ["send", "steer", "inject", "run", "stream", "cancel", "withdraw", "replace"])
+def test_I3_what_the_loops_agent_takes_the_protocol_says(name):
+    """A typed program sees AgentLike only: an option it lacks there is an error of the type checker."""
+
+    def named(owner: Any) -> set[str]:
+        return {p.name for p in signature(getattr(owner, name)).parameters.values()}
+
+    protocol = named(AgentLike)
+    assert "options" in protocol or named(LoopAgent) <= protocol

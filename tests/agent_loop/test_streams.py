@@ -323,3 +323,42 @@ def test_a_stream_refused_at_the_door_leaves_nothing_attached(run, scripted):
             assert not agent.live and not agent.inbox.waited
 
     run(main)
+
+
+def test_a_stream_left_behind_its_turns_end_cancels_nobody_elses(run, scripted):
+    """A slow consumer that breaks off when its turn is over: what runs by then is not its turn."""
+    model = scripted("one", [wait(5), text("two")])
+
+    async def main() -> Any:
+        async with Agent(model) as agent:
+            async with agent.stream("mine") as turn:
+                async for _ in turn:
+                    other = agent.send("another's")
+                    await anyio.sleep(1)
+                    break
+            assert (await turn.result()).text == "one"
+            return await other.result()
+
+    result = run(main)
+    assert (result.reason.kind, result.text) == ("completed", "two")
+
+
+def test_a_stream_that_was_left_ends_and_is_not_entered_again(run, scripted):
+    """Behind the block it yields what it had, and waits for nothing: nobody would wake it."""
+    model = scripted([text("so far"), wait(5), text("more")])
+
+    async def main() -> Any:
+        async with Agent(model) as agent:
+            async with agent.stream("go") as turn:
+                await anyio.sleep(1)
+                turn.detach()
+            with anyio.fail_after(1):
+                words = [item.text async for item in turn if isinstance(item, TextDelta)]
+            with pytest.raises(RuntimeError, match="once"):
+                await turn.__aenter__()
+            assert (await turn.result()).ok
+            return agent, words
+
+    agent, words = run(main)
+    assert words == ["so far"]
+    assert said(agent) == ["go"]

@@ -7,7 +7,7 @@ from typing import Any
 
 import anyio
 import pytest
-from loopkit import nap, of, reasons, requested, said
+from loopkit import nap, of, plugin, reasons, requested, said, until
 
 from checkrein import Agent, tool
 from checkrein.testing import call, text, wait
@@ -204,3 +204,36 @@ def test_C8_the_loop_ends_without_the_harness_being_closed(scripted):
         agent = seen[0][0]
         assert len(of(agent, "turn/end")) == 1, backend
         assert [e.call_id for e in of(agent, "tool/call")] == [e.call_id for e in of(agent, "tool/result")]
+
+
+@pytest.mark.parametrize("how", ["run", "stream"])
+def test_C8_a_waiter_cancelled_while_its_turn_is_flushed_cancels_no_other(run, scripted, how):
+    """Its turn has ended; the next one is somebody else's, and is neither cancelled nor parked."""
+    model = scripted("mine", "theirs")
+
+    async def flush(gate: str) -> None:
+        if gate == "turn_end":
+            await anyio.sleep(2)
+
+    async def main() -> Any:
+        async with Agent(model, plugins=[plugin(session_flush=flush)]) as agent:
+
+            async def waits() -> None:
+                with anyio.move_on_after(1) as scope:
+                    if how == "run":
+                        await agent.run("mine")
+                    else:
+                        async with agent.stream("mine"):
+                            await anyio.sleep_forever()
+                assert scope.cancelled_caught
+
+            async with anyio.create_task_group() as group:
+                group.start_soon(waits)
+                await until(lambda: of(agent, "turn/end"))
+                other = agent.send("theirs")
+            await agent.idle()
+            assert other.status.turn == 2
+            return await other.result()
+
+    result = run(main)
+    assert (result.reason.kind, result.text) == ("completed", "theirs")

@@ -5,11 +5,25 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import anyio
 import pytest
 
-from checkrein import Agent, Retry, StepReset, TextDelta, ThinkingDelta, ToolCall, ToolProgress, hookimpl, to_sse, tool
+from checkrein import (
+    Agent,
+    Retry,
+    StepReset,
+    TextDelta,
+    ThinkingDelta,
+    ToolCall,
+    ToolProgress,
+    ToolResult,
+    hookimpl,
+    to_sse,
+    tool,
+)
 from checkrein.events import Cause, Reason, TurnEnd
 from checkrein.live import TurnEnd as TurnEndItem
+from checkrein.messages import content_text
 from checkrein.sse import frame
 from checkrein.testing import call, error, text, thinking, usage
 
@@ -30,11 +44,11 @@ class Retries:
         return Retry()
 
 
-def turn_of(run: Any, model: Any) -> list[Any]:
+def turn_of(run: Any, model: Any, tools: Any = (add,)) -> list[Any]:
     """What a consumer of `harness.events()` sees of one turn."""
 
     async def main() -> list[Any]:
-        async with Agent(model, tools=[add], plugins=[Retries()]) as agent, agent.harness.events() as feed:
+        async with Agent(model, tools=tools, plugins=[Retries()]) as agent, agent.harness.events() as feed:
             await agent.run("go")
             items = []
             async for item in feed:
@@ -139,3 +153,25 @@ def test_a_nested_call_names_its_parent():
     assert to_sse(nested)[1]["parent_id"] == "c1.1.1"
     plain = ToolCall(ToolCalled(3, 0, turn=1, step=1, call_id="c1.1.1", name="add"), "{}")
     assert "parent_id" not in to_sse(plain)[1]
+
+
+def test_X1_the_result_of_a_call_that_ended_before_its_sibling_is_shown(run, scripted):
+    """The log holds it in `tool/end`; a consumer reads it off the result, as any other."""
+
+    @tool
+    async def slow() -> str:
+        """Be late."""
+        await anyio.sleep(1)
+        return "late"
+
+    items = turn_of(run, scripted([call("slow"), call("add", {"a": 1, "b": 2})], "done"), [slow, add])
+    late, early = [item.item for item in items if isinstance(item.item, ToolResult)]
+    assert late.event.end is None and early.event.end is not None
+    assert [(content_text(item.content), item.value) for item in (late, early)] == [("late", None), ("3", 3)]
+    assert (to_sse(early)[1]["render"], to_sse(early)[1]["value"]) == ("3", 3)
+
+
+def test_L9_half_a_surrogate_pair_does_not_break_the_frame():
+    """The frame is UTF-8, whatever a delta holds."""
+    raw = frame(TextDelta(1, 2, 0, "\ud83d"), 7)
+    assert json.loads(raw.split(b"data: ")[1])["delta"] == "\ufffd"
