@@ -39,27 +39,29 @@ _INTERPRETERS = _words(
     "sh bash dash zsh ksh fish python python3 perl ruby node deno bun php lua awk gawk mawk sed eval source . "
     "ssh npm npx pnpm yarn uv uvx pipx make docker podman kubectl cmd powershell pwsh osascript tclsh R"
 )
-# Arguments that make a program run another one, or write where it only reads.
-_ESCAPES: dict[str, tuple[str, ...]] = {
-    "git": (
-        "-c",
-        "--config-env*",
-        "--upload-pack*",
-        "--receive-pack*",
-        "--ext-diff",
-        "--output*",
-        "-O*",
-        "--open-files-in-pager*",
-        "-x*",
-        "--exec*",
-    ),
-    "find": ("-exec*", "-ok*", "-delete", "-fprint*", "-fls"),
-    "tar": ("--to-command*", "--checkpoint-action*", "-I*", "--use-compress-program*", "--rsh-command*"),
-    "rg": ("--pre*", "--hostname-bin*"),
-    "sort": ("-o*", "--output*", "--compress-program*"),
-    "rsync": ("-e*", "--rsh*"),
-    "curl": ("-o*", "--output*", "-O*", "-K*", "--config*"),
-    "fd": ("-x*", "-X*", "--exec*"),
+# Arguments that make a program run another one, or write where it only reads: short options, in a group with
+# others too (a letter that takes a value ends a group), and long ones, however abbreviated.
+_ESCAPES: dict[str, tuple[re.Pattern[str], frozenset[str]]] = {
+    program: (re.compile(short, re.DOTALL), _words(long))
+    for program, short, long in (
+        (
+            "git",
+            r"-c|-[^ABCFGLSUem-]*[Ox].*",
+            "--config-env --upload-pack --receive-pack --ext-diff --extcmd --output --open-files-in-pager --exec",
+        ),
+        ("find", r"-(exec|ok|fprint|fls|delete).*", ""),
+        (
+            "tar",
+            r"-[^CHKLNTVXbfg-]*[FI].*",
+            "--to-command --checkpoint-action --use-compress-program --rsh-command --rmt-command --info-script "
+            "--new-volume-script",
+        ),
+        ("rg", r"(?!)", "--pre --hostname-bin"),
+        ("sort", r"-[^STkt-]*o.*", "--output --compress-program"),
+        ("rsync", r"-[^BMTf-]*e.*", "--rsh"),
+        ("curl", r"-[^ACDEFHPQTUXYbcdehmrtuwxyz-]*[KOo].*", "--output --remote-name --config"),
+        ("fd", r"-[^ESTcdejot-]*[Xx].*", "--exec"),
+    )
 }
 
 
@@ -104,8 +106,24 @@ def allows(command: Command, pattern: Sequence[str]) -> bool:
         return False
     if not all(fnmatchcase(word, part) for word, part in zip(words, fixed, strict=False)):
         return False
-    escapes = _ESCAPES.get(words[0], ())
-    return not any(fnmatchcase(word, escape) for word in words[len(fixed) :] for escape in escapes)
+    return not _escapes(words, len(fixed))
+
+
+def _escapes(words: Sequence[str], begin: int) -> bool:
+    """Whether a word from `begin` on makes its program run another one, or write where it only reads."""
+    if (known := _ESCAPES.get(program := _program(words[0]))) is None:
+        return False
+    short, long = known
+    if program == "tar" and begin <= 1 < len(words) and words[1][0:1] != "-" and set("FI") & set(words[1]):
+        return True  # its first word may be options without a hyphen, their values behind it
+    for word in words[begin:]:
+        option = word.partition("=")[0]
+        if word.startswith("--"):
+            if len(option) > 2 and any(each.startswith(option) or option.startswith(each) for each in long):
+                return True
+        elif short.fullmatch(word):
+            return True
+    return False
 
 
 def catches(command: Command, pattern: Sequence[str]) -> bool:
