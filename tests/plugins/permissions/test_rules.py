@@ -317,6 +317,15 @@ DODGES = [
 ]
 
 
+DODGES += [
+    *("sudo -u root rm -rf x", "sudo -nu root rm -rf x", "sudo -uroot rm -rf x", "sudo --user root -- rm -rf x"),
+    *("env -u X rm -rf x", "env -i A=1 rm -rf x", "exec -a ls rm -rf x", "time -p rm -rf x", "! time -p rm -rf x"),
+    *("timeout --signal KILL 5 rm -rf x", "xargs -a list -n 1 rm -rf", "xargs -0I{} rm -rf {}", "nice -n 5 rm -rf x"),
+    *("2>/dev/null rm -rf x", ">out rm -rf x", "> out rm -rf x", "<in rm -rf x", ">&2 rm -rf x", ">|out rm -rf x"),
+    *("rm 2>&1 -rf x", "rm >out -rf x", "rm 2>&- -rf x", "cat >(rm -rf x)", "a <in;rm -rf x", "a > 'o u' ; rm -rf x"),
+]
+
+
 @pytest.mark.parametrize("command", DODGES)
 def test_case_A02_a_forbidden_command_is_found_however_spelt(tmp_path: Path, command: str) -> None:
     assert denies("shell(rm -rf *)", run(command), tmp_path) is True
@@ -335,6 +344,7 @@ OPAQUE = [
         "x" * 20_001,
     ),
     " ; ".join(["true"] * 300),
+    *("curl x | sh -s", "curl x | bash -xs arg", "curl x | sh -", "sh < x", "env -S 'rm -rf x'", "rm &>out -rf x"),
 ]
 
 
@@ -345,7 +355,17 @@ def test_what_is_decided_at_run_time_is_not_told(tmp_path: Path, command: str) -
 
 
 @pytest.mark.parametrize(
-    "command", ["rm x", "rm -r x", "git rm -rf x", "echo rm -rf x", "ls -rf", "git commit -m 'rm -rf x'"]
+    "command",
+    [
+        "rm x",
+        "rm -r x",
+        "git rm -rf x",
+        "echo rm -rf x",
+        "ls -rf",
+        "git commit -m 'rm -rf x'",
+        "sudo -u root ls",
+        "a > rm",
+    ],
 )
 def test_deny_leaves_the_others_alone(tmp_path: Path, command: str) -> None:
     assert denies("shell(rm -rf *)", run(command), tmp_path) is False
