@@ -16,7 +16,7 @@ from msgspec import Struct
 from checkrein.agents import Approval, Approver
 from checkrein.around import around, refused
 from checkrein.calls import Call, Outcome, error_outcome
-from checkrein.decisions import Allow, Ask, Deny
+from checkrein.decisions import Allow, Ask, Deny, check_members
 from checkrein.derive import WORDS
 from checkrein.errors import AlreadyBegun, GateClosed, InvalidArguments, PluginFault
 from checkrein.events import ApprovalAsked, ApprovalDecided, Decision, ToolErrorInfo, ToolLate, ToolStarted
@@ -79,7 +79,7 @@ class _Run(Struct):
         if chain is not None:
             try:
                 vote, plugin = await self.agent.hooks.vote(
-                    chain, self.agent.session, (self.agent, call), (Deny, Ask, Allow), _any_vote, action="refused"
+                    chain, self.agent.session, (self.agent, call), (Deny, Ask, Allow), _valid_vote, action="refused"
                 )
             except PluginFault as fault:
                 return error_outcome("REFUSED_BY_FAULT", f"the call was refused, the tool did not run: {fault}")
@@ -261,8 +261,9 @@ def timed_out(tool: Tool) -> Outcome:
     return error_outcome("TIMEOUT", text)
 
 
-def _any_vote(vote: Any) -> None:
-    """Every Deny, Ask and Allow counts."""
+def _valid_vote(vote: Any) -> None:
+    if type(vote) is not Allow:  # nothing of it is logged
+        check_members(vote)
 
 
 class _Watched(Struct, eq=False):

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from anyio.lowlevel import checkpoint
 
 from checkrein.closing import closed
-from checkrein.decisions import Continue, Stop
+from checkrein.decisions import Continue, Stop, check_members
 from checkrein.errors import GateClosed
 from checkrein.events import (
     AssistantAnswer,
@@ -202,6 +202,7 @@ async def continuation(agent: LoopAgent, chain: Chain, turn: int, step: int, def
 def _valid_continuation(vote: Any) -> None:
     if isinstance(vote, Continue):
         cleaned_content(vote.content)
+    check_members(vote)
 
 
 def stopped(vote: Stop, plugin: str) -> Reason:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import math
 from typing import TypeAlias
 
-from msgspec import Struct
+from msgspec import Struct, ValidationError, convert
+from msgspec.structs import asdict
 
 from .messages import Block
 
-__all__ = ["Allow", "Ask", "Deny", "GuardVote", "Continue", "Stop", "ContinuationVote", "Retry"]
+__all__ = ["Allow", "Ask", "Deny", "GuardVote", "Continue", "Stop", "ContinuationVote", "Retry", "check_members"]
 
 
 class Allow(Struct, frozen=True):
@@ -68,3 +70,19 @@ class Retry(Struct, frozen=True):
     """Send the request again after `after_s` seconds, as a new attempt of the same step (M9)."""
 
     after_s: float = 0.0
+
+
+def check_members(vote: Struct) -> None:
+    """Check what Python does not: a vote's members are logged, and the log must be readable (L5).
+
+    Raises:
+        TypeError: a member is of another type than it is declared, or a number that is not finite.
+    """
+    members = asdict(vote)
+    try:
+        convert(members, type(vote))
+    except ValidationError as exc:
+        raise TypeError(f"a {type(vote).__name__} that holds the wrong type: {exc}") from None
+    for name, value in members.items():
+        if isinstance(value, float) and not math.isfinite(value):
+            raise TypeError(f"a {type(vote).__name__} whose {name} is {value}: expected a finite number")

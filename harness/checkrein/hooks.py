@@ -215,27 +215,35 @@ class Hooks:
 
     # --- first ------------------------------------------------------------------------------------
 
-    async def first(self, chain: Chain, session: Session, args: tuple[Any, ...], kind: type) -> tuple[Any, str | None]:
-        """Return the first answer that is not None, and its plugin; faults are contained, and count as None."""
+    async def first(
+        self, chain: Chain, session: Session, args: tuple[Any, ...], valid: Callable[[Any], None]
+    ) -> tuple[Any, str | None]:
+        """Return the first answer that is not None, and its plugin; faults are contained, and count as None.
+
+        Args:
+            valid: raises for an answer that must not count.
+        """
         author: str | None = None
 
         async def core() -> Any:
             nonlocal author
-            answer, author = await self._first(chain, session, args, kind)
+            answer, author = await self._first(chain, session, args, valid)
             return answer
 
         if not chain.wrappers:
             return await core(), author
-        wraps = Wraps(self.contain(session), _of_kind(kind))
+        wraps = Wraps(self.contain(session), valid)
         result = await wrapped(wraps, chain, args, core)
         return result, wraps.changed[-1] if wraps.changed else author
 
-    async def _first(self, chain: Chain, session: Session, args: tuple[Any, ...], kind: type) -> tuple[Any, str | None]:
+    async def _first(
+        self, chain: Chain, session: Session, args: tuple[Any, ...], valid: Callable[[Any], None]
+    ) -> tuple[Any, str | None]:
         for impl in chain.impls:
             try:
                 out = await self.value(impl, chain.deadline_s, args, session)
-                if out is not None and not isinstance(out, kind):
-                    raise TypeError(f"expected {kind.__name__} or None, got {type(out).__name__}")
+                if out is not None:
+                    valid(out)
             except BaseException as exc:
                 if ours(exc) or isinstance(exc, KeyboardInterrupt):
                     raise

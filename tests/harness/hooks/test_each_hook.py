@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import asynccontextmanager
+from math import inf, nan
 from types import SimpleNamespace
 from typing import Any
 
@@ -161,6 +162,13 @@ def test_hook_tools_guard_fault_case_H09(run, broken):
     assert played.faults == [("guard", "tools_guard", "refused")]
 
 
+@pytest.mark.parametrize("vote", [Deny(None), Deny(5), Ask(None), Ask("may it?", 5)], ids=str)  # type: ignore[arg-type]
+def test_hook_tools_guard_fault_a_vote_that_cannot_be_logged(run, vote):
+    played = play(run, plugin("guard", tools_guard=lambda: vote))
+    assert played.outcomes == ["REFUSED_BY_FAULT"] and not played.of(ev.ToolStarted)
+    assert played.faults == [("guard", "tools_guard", "refused")]
+
+
 def test_ask_has_no_deadline(run):
     """A person may take longer than any guard (H1)."""
     from checkrein.agents import Approver
@@ -198,8 +206,11 @@ def test_hook_turn_continuation(run):
 
 @pytest.mark.parametrize(
     "broken",
-    [raising(), hang, lambda: "banana", lambda: Continue("empty", "")],
-    ids=["raises", "late", "wrong", "empty"],
+    [
+        *(raising(), hang, lambda: "banana", lambda: Continue("empty", "")),
+        *(lambda: Continue(5, "go on"), lambda: Stop(None), lambda: Stop("x", 7, 1, 1), lambda: Stop("x", "y", nan, 1)),
+    ],
+    ids=["raises", "late", "wrong", "empty", "reason", "no reason", "budget", "nan"],
 )
 def test_hook_turn_continuation_fault(run, broken):
     played = play(run, plugin("bad", turn_continuation=broken), turns=["answer"])
@@ -238,7 +249,11 @@ def test_hook_request_error_case_H08(run):
     assert played.account("retries", "request_error").calls == 1
 
 
-@pytest.mark.parametrize("broken", [raising(), hang, lambda: "banana"], ids=["raises", "late", "wrong"])
+@pytest.mark.parametrize(
+    "broken",
+    [raising(), hang, lambda: "banana", lambda: Retry("1"), lambda: Retry(None), lambda: Retry(inf)],
+    ids=["raises", "late", "wrong", "text", "none", "for ever"],
+)
 def test_hook_request_error_fault_counts_as_none(run, broken):
     good = plugin("good", request_error=lambda: Retry())
     played = play(run, plugin("bad", request_error=broken), good, turns=[error("SERVER"), "ok"])
