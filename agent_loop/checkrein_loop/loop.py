@@ -28,6 +28,7 @@ from checkrein.events import (
 )
 from checkrein.messages import CallBlock, Source
 from checkrein.owner import absorb, native_task, ours
+from checkrein.text import clean
 
 from .ends import StepFailed, why
 from .generate import generate
@@ -190,7 +191,8 @@ async def continuation(agent: LoopAgent, chain: Chain, turn: int, step: int, def
         return False
     append = agent.session.append
     outcome = "stop" if isinstance(vote, Stop) else "continue"
-    append(Decision(turn=turn, step=step, hook="turn_continuation", outcome=outcome, reason=vote.reason, plugin=plugin))
+    reason = clean(vote.reason)[0]
+    append(Decision(turn=turn, step=step, hook="turn_continuation", outcome=outcome, reason=reason, plugin=plugin))
     if isinstance(vote, Stop):
         return vote, plugin or ""
     content, count = cleaned_content(vote.content)
@@ -207,10 +209,12 @@ def _valid_continuation(vote: Any) -> None:
 
 def stopped(vote: Stop, plugin: str) -> Reason:
     """How a turn ends that a plugin stopped after tool calls (T5)."""
+    reason = clean(vote.reason)[0]
     if vote.budget is not None:
-        cause = Cause("budget", plugin=plugin, reason=vote.reason, which=vote.budget, limit=vote.limit, used=vote.used)
+        which = clean(vote.budget)[0]
+        cause = Cause("budget", plugin=plugin, reason=reason, which=which, limit=vote.limit, used=vote.used)
     else:
-        cause = Cause("hook", plugin=plugin, reason=vote.reason)
+        cause = Cause("hook", plugin=plugin, reason=reason)
     return Reason("cancelled", cause=cause)
 
 

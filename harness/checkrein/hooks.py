@@ -122,14 +122,16 @@ class Hooks:
 
     # --- fold -------------------------------------------------------------------------------------
 
-    async def fold(self, chain: Chain, session: Session, args: tuple[Any, ...], value: Any, kind: type) -> Any:
-        """Hand `value` through the chain; None leaves it as it is.
+    async def fold(
+        self, chain: Chain, session: Session, args: tuple[Any, ...], value: Any, valid: Callable[[Any, Any], None]
+    ) -> Any:
+        """Hand `value` through the chain; None leaves it as it is. `valid(new, value)` raises for what must not count.
 
         Returns:
             The last value, and the plugins that changed it.
 
         Raises:
-            PluginFault: an implementation raised, passed its deadline, or returned another type.
+            PluginFault: an implementation raised, passed its deadline, or returned what is not valid.
         """
         changed: list[str] = []
 
@@ -138,19 +140,19 @@ class Hooks:
             for impl in chain.impls:
                 try:
                     out = await self.value(impl, chain.deadline_s, (*args, current), session)
-                    if out is not None and not isinstance(out, kind):
-                        raise TypeError(f"expected {kind.__name__} or None, got {type(out).__name__}")
+                    if out is None or out is current:
+                        continue
+                    valid(out, value)
                 except BaseException as exc:
                     raise self.classified(impl, exc, session) from exc
-                if out is not None and out is not current:
-                    impl.changes += 1
-                    changed.append(impl.plugin)
-                    current = out
+                impl.changes += 1
+                changed.append(impl.plugin)
+                current = out
             return current
 
         if not chain.wrappers:
             return await core(), changed
-        wraps = Wraps(self._blamed(session, "turn_ended"), _of_kind(kind))
+        wraps = Wraps(self._blamed(session, "turn_ended"), lambda out: valid(out, value))
         result = await wrapped(wraps, chain, (*args, value), core)
         return result, changed + wraps.changed
 
@@ -206,7 +208,8 @@ class Hooks:
             return await core(), author
 
         def valid_vote(vote: Any) -> None:
-            _of_kind(ranking)(vote)
+            if not isinstance(vote, ranking):
+                raise TypeError(f"a wrapper returned {type(vote).__name__}")
             valid(vote)
 
         wraps = Wraps(self._blamed(session, action), valid_vote)
@@ -385,14 +388,6 @@ class Hooks:
             return GateClosed(gate, f"plugin {impl.plugin!r}: {exc!r}")
 
         return close
-
-
-def _of_kind(kind: type | tuple[type, ...]) -> Callable[[Any], None]:
-    def check(value: Any) -> None:
-        if not isinstance(value, kind):
-            raise TypeError(f"a wrapper returned {type(value).__name__}")
-
-    return check
 
 
 def _ignored(value: Any) -> None:

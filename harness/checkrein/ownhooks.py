@@ -55,7 +55,7 @@ async def call(hooks: Hooks, hook: str, session: Session, *args: Any) -> Any:
     if chain is None:
         return {"fold": args[-1] if args else None, "collect": []}.get(kind)
     if kind == "fold":
-        return (await hooks.fold(chain, session, args[:-1], args[-1], object))[0]
+        return (await hooks.fold(chain, session, args[:-1], args[-1], _any_answer))[0]
     if kind == "first":
         return (await hooks.first(chain, session, args, _any_answer))[0]
     if kind == "collect":
@@ -82,7 +82,7 @@ async def _collect(hooks: Hooks, chain: Chain, session: Session, args: tuple[Any
     return found
 
 
-def _any_answer(value: Any) -> None:
+def _any_answer(*values: Any) -> None:
     """What is asked for is between two plugins."""
 
 

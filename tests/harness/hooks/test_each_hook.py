@@ -19,7 +19,7 @@ from checkrein.decisions import Allow, Ask
 from checkrein.errors import GateClosed
 from checkrein.hookspecs import SPECS, HookSpecs
 from checkrein.memory_store import MemoryStore
-from checkrein.messages import AssistantMessage, Request, TextBlock
+from checkrein.messages import AssistantMessage, CallBlock, Request, TextBlock, UserMessage
 from checkrein.testing import call, error, text
 
 
@@ -63,7 +63,28 @@ def test_hook_agent_request(run):
     assert played.account("later", "agent_request").time_s >= 0
 
 
-@pytest.mark.parametrize("broken", [raising(), hang, lambda request: "banana"], ids=["raises", "late", "wrong"])
+def change(**members: Any) -> Any:
+    return lambda request: request.replace(**members)
+
+
+UNFIT = {
+    "raises": raising(),
+    "late": hang,
+    "wrong": lambda request: "banana",
+    "no messages": change(messages=None),
+    "used up": change(messages=iter([UserMessage([TextBlock("hi")])])),
+    "a text": change(messages=[UserMessage("hi")]),  # type: ignore[arg-type]
+    "a half": change(messages=[UserMessage([TextBlock("\ud800")])]),
+    "system": change(system=(5,)),
+    "one system": change(system="Be brief."),
+    "tools": change(tools=[5]),
+    "settings": change(settings={"x": object()}),
+    "keys": change(settings={5: 1}),
+    "model": change(model=5),
+}
+
+
+@pytest.mark.parametrize("broken", UNFIT.values(), ids=list(UNFIT))
 def test_hook_agent_request_fault(run, broken):
     played = play(run, plugin("bad", agent_request=broken))
     assert (played.result.reason.kind, played.result.reason.error) == ("error", "plugin")
@@ -85,7 +106,28 @@ def test_hook_step_result(run):
     assert answer.replaced["content"] == [{"type": "text", "text": "said"}]
 
 
-@pytest.mark.parametrize("broken", [raising(), hang, lambda message: "banana"], ids=["raises", "late", "wrong"])
+def test_hook_agent_request_to_a_provider_that_is_not_there_is_a_failed_request(run):
+    played = play(run, plugin("away", agent_request=change(provider="nowhere")))
+    assert (played.result.reason.error, played.result.reason.code) == ("generate", "ConfigError")
+
+
+def test_L9_what_a_plugin_says_instead_is_cleaned(run):
+    played = play(run, plugin("half", step_result=say("\ud800!")), turns=["said"])
+    assert played.result.text == "\ufffd!"
+
+
+ODD = {
+    "raises": raising(),
+    "late": hang,
+    "wrong": lambda message: "banana",
+    "a text": lambda message: AssistantMessage("replaced"),  # type: ignore[arg-type]
+    "nothing": lambda message: AssistantMessage(None),  # type: ignore[arg-type]
+    "number": lambda message: AssistantMessage([TextBlock(5)]),  # type: ignore[arg-type]
+    "arguments": lambda message: AssistantMessage([CallBlock("", "act", {"n": 1})]),  # type: ignore[arg-type]
+}
+
+
+@pytest.mark.parametrize("broken", ODD.values(), ids=list(ODD))
 def test_hook_step_result_fault(run, broken):
     played = play(run, plugin("bad", step_result=broken), turns=["paid for"])
     assert (played.result.reason.error, played.result.reason.plugin) == ("plugin", "bad")
@@ -216,6 +258,12 @@ def test_hook_turn_continuation_fault(run, broken):
     played = play(run, plugin("bad", turn_continuation=broken), turns=["answer"])
     assert (played.result.reason.kind, played.result.reason.error) == ("error", "plugin")
     assert played.faults == [("bad", "turn_continuation", "turn_ended")]
+
+
+def test_L9_the_words_of_a_vote_are_cleaned(run):
+    stop = plugin("stop", turn_continuation=lambda: Stop("no \ud800", "\ud800", 1, 1))
+    cause = play(run, stop).result.reason.cause
+    assert (cause.kind, cause.reason, cause.which) == ("budget", "no \ufffd", "\ufffd")
 
 
 def test_T5_stop_after_calls_is_a_cancel_by_its_author(run):
