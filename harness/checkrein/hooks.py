@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any
 from .chains import Chain, Impl
 from .errors import GateClosed, PluginFault
 from .faults import Faults
+from .hookcheck import taken_by
 from .hookspecs import SPECS
 from .owner import absorb, ours, within
 from .wrapping import Wraps, wrapped
@@ -93,7 +94,7 @@ class Hooks:
         key = (each.plugin_name, hook, id(each.function))
         known = self._impls.get(key)
         if known is None:
-            known = Impl(each.plugin_name, hook, kind, each.function, tuple(each.argnames), names)
+            known = Impl(each.plugin_name, hook, kind, each.function, taken_by(each), names)
             self._impls[key] = known
         return known
 

@@ -194,6 +194,21 @@ def test_hook_tools_guard(run):
     assert played.of(ev.ToolResulted)[1].decision == "allow"
 
 
+def test_H2_an_argument_with_a_default_is_given_too(run):
+    def guard(call: Any, agent: Any = None) -> Any:
+        return Deny(f"{call.name} of {agent.id}")
+
+    @asynccontextmanager
+    async def lifespan(tasks: Any = None) -> Any:
+        assert tasks is not None
+        yield
+
+    played = play(
+        run, plugin("p", tools_guard=guard, lifespan=lifespan, register_tools=lambda harness=None: [harness][1:])
+    )
+    assert "denied: act of main" in played.of(ev.ToolResulted)[0].content[0].text
+
+
 @pytest.mark.parametrize("broken", [raising(), hang, lambda: "banana"], ids=["raises", "late", "banana"])
 def test_hook_tools_guard_fault_case_H09(run, broken):
     """A guard that crashes, is late or answers nonsense refuses: the tool does not run, and the model reads who."""
