@@ -144,6 +144,7 @@ def _tool(harness: Harness, plugin: str, item: Tool) -> None:
 def _section(harness: Harness, plugin: str, item: Section) -> None:
     _must_be(Section, item, plugin)
     _claim(harness, "prompt section", item.name, plugin)
+    harness.sections[:] = [each for each in harness.sections if each.name != item.name]  # it may take one over
     harness.sections.append(item)
 
 
