@@ -65,8 +65,6 @@ class _Run(Struct):
         """The innermost `proceed`: check a rewritten call, ask the guards, run the tool."""
         tool = self.call.tool
         assert tool is not None
-        if self.agent.cancelled:  # a plugin that shields itself may still proceed: nothing begins any more
-            return error_outcome("NOT_STARTED", WORDS["NOT_STARTED"])
         if changed:
             try:
                 arguments = tool.validate(call.arguments)
@@ -114,6 +112,8 @@ class _Run(Struct):
     async def asked(self, call: Call, vote: Ask, plugin: str | None) -> Outcome | None:
         """Ask a person, behind the approval gate; return a refusal, or None when the call may run (R4)."""
         agent, session = self.agent, self.agent.session
+        if agent.cancelled:
+            return error_outcome("NOT_STARTED", WORDS["NOT_STARTED"])
         approval_id = f"a{session.state.approvals_asked + 1}"
         summary, rule = clean(vote.summary)[0], clean(vote.rule)[0] if vote.rule is not None else None
         session.append(
@@ -156,6 +156,8 @@ class _Run(Struct):
     async def run(self, tool: Tool, call: Call, changed: tuple[str, ...]) -> Outcome:
         """Log that the call begins, make that durable where it matters (X6), and run the tool."""
         agent = self.agent
+        if agent.cancelled:  # by a guard, or before a plugin that shields itself proceeded: nothing begins any more
+            return error_outcome("NOT_STARTED", WORDS["NOT_STARTED"])
         if self.attempts and tool.effect == "effectful":  # asked for twice at once
             raise AlreadyBegun(f"the effectful call {call.call_id} ({call.name}) has begun; it is never run twice")
         self.attempts += 1
