@@ -10,7 +10,7 @@ from msgspec import Struct, convert, json, to_builtins
 from checkrein.errors import CheckreinError
 from checkrein.events import PromptPart, Reason, RequestHeader
 from checkrein.messages import Message, Request, ToolMessage, ToolSchema, UserMessage
-from checkrein.prompt import assemble
+from checkrein.prompt import SectionFailed, assemble
 from checkrein.requests import edits_of, header_bytes
 from checkrein.text import clean, describe
 
@@ -66,6 +66,10 @@ async def prepare(agent: LoopAgent, turn: int, step: int, options: dict[str, Any
     """
     try:
         provider, base = base_request(agent, options)
+    except SectionFailed as exc:
+        author = agent.harness.brought.get(("prompt section", exc.section), "prompt")
+        error = exc.__cause__ or exc
+        raise agent.hooks.faults.write(author, "prompt_sections", error, agent.session, "turn_ended") from exc
     except CheckreinError as exc:
         raise _unusable(exc) from exc
     request, plugins = base, []

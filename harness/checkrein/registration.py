@@ -143,6 +143,11 @@ def _tool(harness: Harness, plugin: str, item: Tool) -> None:
 
 def _section(harness: Harness, plugin: str, item: Section) -> None:
     _must_be(Section, item, plugin)
+    if not (isinstance(item.text, str) or callable(item.text)):
+        raise PluginError(
+            f"its prompt section {item.name!r} holds {type(item.text).__name__}; expected a text, or a function",
+            plugin=plugin,
+        )
     _claim(harness, "prompt section", item.name, plugin)
     harness.sections[:] = [each for each in harness.sections if each.name != item.name]  # it may take one over
     harness.sections.append(item)
