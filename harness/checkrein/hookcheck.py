@@ -131,7 +131,7 @@ def _check_implementation(hook: str, impl: pluggy.HookImpl, manager: pluggy.Plug
 
 
 def _check_parameters(impl: pluggy.HookImpl, known: tuple[str, ...], refuse: Callable[..., PluginError]) -> None:
-    """What is not taken by name and position would never be given."""
+    """An argument that is taken by keyword alone would never be given."""
     function = inspect.unwrap(impl.function)
     code = getattr(function, "__code__", None)  # a signature costs more, and a start looks at every hook
     if code is None:
@@ -140,8 +140,6 @@ def _check_parameters(impl: pluggy.HookImpl, known: tuple[str, ...], refuse: Cal
     defaults = getattr(function, "__kwdefaults__", None) or {}
     if missed := [name for name in by_keyword if name in known or name not in defaults]:
         raise refuse(f"{missed[0]!r} behind a *, and arguments are given by position")
-    if known and not taken_by(impl) and code.co_flags & (inspect.CO_VARARGS | inspect.CO_VARKEYWORDS):
-        raise refuse("no argument by its name, and arguments are given by their names")
 
 
 def _check_colour(function: Callable[..., Any], info: HookInfo, refuse: Callable[..., PluginError]) -> None:
