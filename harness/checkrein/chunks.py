@@ -181,15 +181,15 @@ _COUNTS: Any = tuple[_Count, _Count, _Count, _Count, _Count]
 
 def _counted(usage: Usage) -> Usage:
     """The counts of a usage; what is no count is absent, so that no total falls and the log can be read (M10)."""
-    if not isinstance(usage, Usage):
-        raise _broken(f"a usage that is {type(usage).__name__}")
-    counts = astuple(usage)
     try:
+        counts = astuple(usage)
         convert(counts, _COUNTS)
+    except TypeError:
+        raise _broken(f"a usage that is {type(usage).__name__}") from None
     except ValidationError:
         counts = tuple(count if type(count) is int and 0 <= count < 2**53 else None for count in counts)
         usage = Usage(*counts)
-    if usage.reasoning is not None and usage.output is not None and usage.reasoning > usage.output:
+    if usage.reasoning and usage.output is not None and usage.reasoning > usage.output:
         usage = replace(usage, reasoning=usage.output)
     return usage
 

@@ -235,9 +235,10 @@ def _protected(subject: Subject, patterns: tuple[str, ...]) -> str | None:
         path = subject.path(leaf.value)
         if path is not None and any(path_matches(path, pattern, broad=True) for pattern in patterns):
             return f"{path} is protected"
-    texts = [leaf.value for leaf in named if isinstance(leaf.value, str) and leaf.value]
-    if any(subject.path(text) is None and not is_web(text) for text in texts):
-        return "it cannot be told whether its path is protected"
+    for leaf in named:
+        text = leaf.value
+        if isinstance(text, str) and text and subject.path(text) is None and not is_web(text):
+            return "it cannot be told whether its path is protected"
     return None
 
 
