@@ -92,11 +92,11 @@ class Subject:
 
 def _leaves(value: Any, name: str, kind: str) -> Iterator[Leaf]:
     if isinstance(value, dict):
-        further = [item for key, item in value.items() if key.casefold() in _FURTHER_NAMES and item]
         for key, item in value.items():
             kind = kind_of(key)
-            whole = " ".join((item, *map(_further, further))) if kind == "command" and isinstance(item, str) else item
-            yield from _leaves(whole, key, kind)
+            if kind == "command" and isinstance(item, str):
+                item = " ".join((item, *(_further(value[each]) for each in value if each.casefold() in _FURTHER_NAMES)))
+            yield from _leaves(item, key, kind)
     elif isinstance(value, list):
         if kind == "command" and value and all(isinstance(item, str) for item in value):
             yield Leaf(name, kind, shlex.join(value))
@@ -111,4 +111,4 @@ def _further(value: Any) -> str:
     """The words beside a command as its text goes on with them; what is neither a text nor texts cannot be read."""
     if isinstance(value, list) and all(isinstance(item, str) for item in value):
         return shlex.join(value)
-    return value if isinstance(value, str) else "\0"
+    return value if isinstance(value, str) else "\0" if value else ""
