@@ -102,13 +102,18 @@ async def retry_or_fail(agent: LoopAgent, turn: int, step: int, error: ProviderE
     chain = agent.hooks.request_error
     if chain is not None:
         args = (agent, turn, step, error, attempt)
-        retry, _ = await agent.hooks.first(chain, agent.session, args, Retry)
+        retry, _ = await agent.hooks.first(chain, agent.session, args, _valid_retry)
         if retry is not None:
             if retry.after_s > 0:
                 await anyio.sleep(retry.after_s)
             agent.checkpoint()
             return
     raise StepFailed(of_provider(error))
+
+
+def _valid_retry(answer: Any) -> None:
+    if not isinstance(answer, Retry):
+        raise TypeError(f"expected Retry or None, got {type(answer).__name__}")
 
 
 async def stream(

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from msgspec import Struct
+from msgspec import Struct, convert, json, to_builtins
 
 from checkrein.errors import CheckreinError
 from checkrein.events import PromptPart, Reason, RequestHeader
-from checkrein.messages import Request, ToolMessage, ToolSchema, UserMessage
-from checkrein.prompt import assemble
+from checkrein.messages import Message, Request, ToolMessage, ToolSchema, UserMessage
+from checkrein.prompt import SectionFailed, assemble
 from checkrein.requests import edits_of, header_bytes
 from checkrein.text import clean, describe
 
@@ -65,15 +66,21 @@ async def prepare(agent: LoopAgent, turn: int, step: int, options: dict[str, Any
     """
     try:
         provider, base = base_request(agent, options)
+    except SectionFailed as exc:
+        author = agent.harness.brought.get(("prompt section", exc.section), "prompt")
+        error = exc.__cause__ or exc
+        raise agent.hooks.faults.write(author, "prompt_sections", error, agent.session, "turn_ended") from exc
     except CheckreinError as exc:
-        code = type(exc).__name__
-        raise StepFailed(Reason("error", error="generate", code=code, message=describe(exc))) from exc
+        raise _unusable(exc) from exc
     request, plugins = base, []
     chain = agent.hooks.agent_request
     if chain is not None:
-        request, plugins = await agent.hooks.fold(chain, agent.session, (agent, turn, step), base, Request)
+        request, plugins = await agent.hooks.fold(chain, agent.session, (agent, turn, step), base, _valid_request)
         if request.provider != base.provider:
-            provider, _ = agent.resolve(f"{request.provider}:{request.model}")
+            try:
+                provider, _ = agent.resolve(f"{request.provider}:{request.model}")
+            except CheckreinError as exc:
+                raise _unusable(exc) from exc
     n = len(request.messages)
     changed = request.messages is not base.messages  # the history itself ends well (History.view), if there is any
     if not n or (changed and not isinstance(request.messages[-1], (UserMessage, ToolMessage))):
@@ -89,6 +96,40 @@ async def prepare(agent: LoopAgent, turn: int, step: int, options: dict[str, Any
         incremental=edits is None or "drop" in edits,
     )
     return Prepared(provider, request, header, n, digest, edits)
+
+
+def _unusable(exc: CheckreinError) -> StepFailed:
+    return StepFailed(Reason("error", error="generate", code=type(exc).__name__, message=describe(exc)))
+
+
+_MEMBERS = {
+    "provider": str,
+    "model": str,
+    "system": tuple[str, ...],
+    "tools": tuple[ToolSchema, ...],
+    "settings": dict[str, Any],
+    "messages": list[Message],
+}
+
+
+def _valid_request(request: Any, base: Request) -> None:
+    """Check what a plugin changed of a request: it is logged, and the log must be readable (L5, L7)."""
+    if not isinstance(request, Request):
+        raise TypeError(f"expected Request or None, got {type(request).__name__}")
+    for name, kind in _MEMBERS.items():
+        value = getattr(request, name)
+        if value is getattr(base, name):
+            continue
+        if name == "messages":
+            if request.edit is not None:
+                continue  # a cut keeps messages of the log
+            if not isinstance(value, Sequence):
+                raise TypeError(f"expected a sequence of messages, got {type(value).__name__}")
+            known = set(map(id, base.messages))
+            value = [message for message in value if id(message) not in known]
+        plain = to_builtins(value)
+        json.encode(plain)
+        convert(plain, kind)
 
 
 class Prompt:

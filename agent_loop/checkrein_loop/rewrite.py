@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from checkrein.messages import AssistantMessage, CallBlock, Content, content_text
-from checkrein.text import clean
+from checkrein.text import clean_json
 
 from .generate import keep_partial
 
@@ -30,14 +30,21 @@ async def rewritten(
     """
     message = generated.message
     try:
-        out, plugins = await agent.hooks.fold(chain, agent.session, (agent, turn, step), message, AssistantMessage)
+        out, plugins = await agent.hooks.fold(chain, agent.session, (agent, turn, step), message, _valid_answer)
     except BaseException:
         keep_partial(agent, turn, step, (content_text(message.content), generated.cleaned or 0))
         raise
     if out is message or out == message:
         return message.content, None
     original = msgspec.to_builtins(message.content)
-    return numbered(out.content, message, turn, step), {"plugins": plugins, "content": original}
+    content = msgspec.convert(clean_json(msgspec.to_builtins(out.content))[0], Content)
+    return numbered(content, message, turn, step), {"plugins": plugins, "content": original}
+
+
+def _valid_answer(message: Any, original: AssistantMessage) -> None:
+    if not isinstance(message, AssistantMessage):
+        raise TypeError(f"expected AssistantMessage or None, got {type(message).__name__}")
+    msgspec.convert(msgspec.to_builtins(message.content), Content)
 
 
 def numbered(content: Content, original: AssistantMessage, turn: int, step: int) -> Content:
@@ -53,6 +60,6 @@ def numbered(content: Content, original: AssistantMessage, turn: int, step: int)
                 n += 1
                 call_id = f"c{turn}.{step}.{n}"
             used.add(call_id)
-            block = CallBlock(call_id, clean(block.name)[0], clean(block.arguments)[0], block.provider_metadata)
+            block = CallBlock(call_id, block.name, block.arguments, block.provider_metadata)
         out.append(block)
     return out

@@ -129,7 +129,7 @@ class _Stage:
         except BaseException as exc:
             if ours(exc) or isinstance(exc, KeyboardInterrupt):
                 raise
-            if isinstance(exc, AlreadyBegun) and self.asked < 2:
+            if isinstance(exc, AlreadyBegun) and self.index and self.asked == 1:
                 raise  # it belongs to a plugin further out, which asked twice at once
             absorb()
             fault = self.hooks.faults.record(impl, exc, self.session, "refused")

@@ -6,9 +6,10 @@ finish; a stream without finish is torn (M6). Adapters never assemble; they yiel
 
 from __future__ import annotations
 
-from typing import Any, TypeAlias
+from typing import Annotated, Any, TypeAlias
 
-from msgspec import Struct, field
+from msgspec import Meta, Struct, ValidationError, convert, field
+from msgspec.structs import astuple, replace
 
 from .errors import NotPlainJSON, ProviderError
 from .messages import Usage
@@ -193,11 +194,28 @@ class Assembler:
         elif isinstance(chunk, UsageChunk):
             if self.usage is not None:
                 raise _broken("usage twice")
-            if not isinstance(chunk.usage, (Usage, type(None))):
-                raise _broken(f"a {type(chunk.usage).__name__} instead of a Usage")
-            self.usage = chunk.usage
+            self.usage = _counted(chunk.usage)
         else:
             raise _broken(f"a {type(chunk).__name__} instead of a chunk")
+
+
+_Count = Annotated[int, Meta(ge=0, lt=2**53)] | None
+_COUNTS: Any = tuple[_Count, _Count, _Count, _Count, _Count]
+
+
+def _counted(usage: Usage) -> Usage:
+    """The counts of a usage; what is no count is absent, so that no total falls and the log can be read (M10)."""
+    try:
+        counts = astuple(usage)
+        convert(counts, _COUNTS)
+    except TypeError:
+        raise _broken(f"a usage that is {type(usage).__name__}") from None
+    except ValidationError:
+        counts = tuple(count if type(count) is int and 0 <= count < 2**53 else None for count in counts)
+        usage = Usage(*counts)
+    if usage.reasoning and usage.output is not None and usage.reasoning > usage.output:
+        usage = replace(usage, reasoning=usage.output)
+    return usage
 
 
 def _broken(what: str) -> ProviderError:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import isfinite
 from typing import TypeAlias
 
 from msgspec import Struct
@@ -20,9 +21,12 @@ _MAYBE_NUMBER = (*_NUMBER, type(None))
 def _check(answer: Struct, **members: tuple[type, ...]) -> None:
     """Refuse a wrong member where the plugin makes it, in its own hook: later on it would be a failure of the loop."""
     for name, types in members.items():
-        if not isinstance(value := getattr(answer, name), types):
+        value = getattr(answer, name)
+        if not isinstance(value, types):
             words = " or ".join(each.__name__ for each in types)
             raise TypeError(f"expected {type(answer).__name__}({name}=) of {words}, got {type(value).__name__}")
+        if isinstance(value, float) and not isfinite(value):
+            raise TypeError(f"expected {type(answer).__name__}({name}=) to be finite, got {value}")
 
 
 class Allow(Struct, frozen=True):

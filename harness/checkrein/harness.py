@@ -21,7 +21,7 @@ from . import events as ev
 from .agents import AgentLike, Agents, AgentSpec
 from .config.types import HarnessConfig, SessionConfig
 from .discovery import Found, load_loop
-from .errors import ConfigError, WrongThread
+from .errors import ConfigError, CredentialsError, WrongThread
 from .feed import Feed
 from .hooks import Hooks
 from .nearest import did_you_mean
@@ -169,11 +169,14 @@ class Harness:
                 file=self._origins.get("session.store"),
             )
 
-    def check_models(self) -> None:
-        """Refuse an agent whose model cannot be used, before any starts."""
+    def check_models(self, *, keys: bool = True) -> None:
+        """Refuse an agent whose model cannot be used, before any starts; with `keys` one that lacks its key, too."""
         for index, spec in enumerate(self.specs):
             try:
                 self.providers.resolve(spec.model)
+            except CredentialsError:
+                if keys:
+                    raise
             except ConfigError as exc:
                 at = f"agents[{index}].model"
                 at = at if at in self._origins else "model"

@@ -17,7 +17,7 @@ from .errors import PluginError
 from .hookspecs import PROJECT, HookInfo, HookSpecs
 from .nearest import did_you_mean
 
-__all__ = ["Registry", "check_plugin", "signature_of"]
+__all__ = ["Registry", "check_plugin", "signature_of", "taken_by"]
 
 
 @cache
@@ -67,6 +67,11 @@ def signature_of(manager: pluggy.PluginManager, hook: str, *, is_async: bool = F
     return f"{'async ' if is_async else ''}def {hook}({arguments})"
 
 
+def taken_by(impl: pluggy.HookImpl) -> tuple[str, ...]:
+    """The arguments an implementation takes, in its own order; those with a default are given to it like the others."""
+    return (*impl.argnames, *impl.kwargnames)
+
+
 def check_plugin(name: str, plugin: object, manager: pluggy.PluginManager, specs: Mapping[str, HookInfo]) -> list[str]:
     """Check every implementation of a plugin against its specification (H3).
 
@@ -106,7 +111,12 @@ def check_plugin(name: str, plugin: object, manager: pluggy.PluginManager, specs
 def _check_unmarked(
     name: str, plugin: object, attribute: str, manager: pluggy.PluginManager, specs: Mapping[str, HookInfo]
 ) -> None:
-    """A method named as a hook but not marked is a guard that would never be asked."""
+    """A method named as a hook but not marked is a guard that would never be asked, as is a mark on no function."""
+    if isinstance(getattr(inspect.getattr_static(plugin, attribute, None), "checkrein_impl", None), dict):
+        raise PluginError(
+            f"{attribute} is marked @hookimpl and is no function: write a method that calls it",
+            plugin=name,
+        )
     if attribute not in specs or inspect.ismodule(plugin):
         return
     if inspect.isroutine(inspect.getattr_static(plugin, attribute, None)):
@@ -126,13 +136,26 @@ def _check_implementation(hook: str, impl: pluggy.HookImpl, manager: pluggy.Plug
         raise refuse("an old-style wrapper (hookwrapper=True); write it with @hookimpl(wrapper=True)")
     spec = getattr(manager.hook, hook).spec
     known = (*spec.argnames, *spec.kwargnames)
-    unknown = [argument for argument in (*impl.argnames, *impl.kwargnames) if argument not in known]
+    unknown = [argument for argument in taken_by(impl) if argument not in known]
     if unknown:
         raise refuse(f"an unknown argument {unknown[0]!r}{did_you_mean(unknown[0], known)}")
+    _check_parameters(impl, known, refuse)
     if not impl.wrapper:
         _check_colour(impl.function, info, refuse)
     elif not inspect.isgeneratorfunction(impl.function):
         raise refuse("a wrapper that is no generator function: `result = yield`, then `return result`")
+
+
+def _check_parameters(impl: pluggy.HookImpl, known: tuple[str, ...], refuse: Callable[..., PluginError]) -> None:
+    """An argument that is taken by keyword alone would never be given."""
+    function = inspect.unwrap(impl.function)
+    code = getattr(function, "__code__", None)  # a signature costs more, and a start looks at every hook
+    if code is None:
+        return
+    by_keyword = code.co_varnames[code.co_argcount : code.co_argcount + code.co_kwonlyargcount]
+    defaults = getattr(function, "__kwdefaults__", None) or {}
+    if missed := [name for name in by_keyword if name in known or name not in defaults]:
+        raise refuse(f"{missed[0]!r} behind a *, and arguments are given by position")
 
 
 def _check_colour(function: Callable[..., Any], info: HookInfo, refuse: Callable[..., PluginError]) -> None:

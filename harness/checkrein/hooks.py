@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any
 from .chains import Chain, Impl
 from .errors import GateClosed, PluginFault
 from .faults import Faults
+from .hookcheck import taken_by
 from .hookspecs import SPECS
 from .owner import absorb, ours, within
 from .wrapping import Wraps, wrapped
@@ -93,7 +94,7 @@ class Hooks:
         key = (each.plugin_name, hook, id(each.function))
         known = self._impls.get(key)
         if known is None:
-            known = Impl(each.plugin_name, hook, kind, each.function, tuple(each.argnames), names)
+            known = Impl(each.plugin_name, hook, kind, each.function, taken_by(each), names)
             self._impls[key] = known
         return known
 
@@ -122,14 +123,16 @@ class Hooks:
 
     # --- fold -------------------------------------------------------------------------------------
 
-    async def fold(self, chain: Chain, session: Session, args: tuple[Any, ...], value: Any, kind: type) -> Any:
-        """Hand `value` through the chain; None leaves it as it is.
+    async def fold(
+        self, chain: Chain, session: Session, args: tuple[Any, ...], value: Any, valid: Callable[[Any, Any], None]
+    ) -> Any:
+        """Hand `value` through the chain; None leaves it as it is. `valid(new, value)` raises for what must not count.
 
         Returns:
             The last value, and the plugins that changed it.
 
         Raises:
-            PluginFault: an implementation raised, passed its deadline, or returned another type.
+            PluginFault: an implementation raised, passed its deadline, or returned what is not valid.
         """
         changed: list[str] = []
 
@@ -138,19 +141,19 @@ class Hooks:
             for impl in chain.impls:
                 try:
                     out = await self.value(impl, chain.deadline_s, (*args, current), session)
-                    if out is not None and not isinstance(out, kind):
-                        raise TypeError(f"expected {kind.__name__} or None, got {type(out).__name__}")
+                    if out is None or out is current:
+                        continue
+                    valid(out, value)
                 except BaseException as exc:
                     raise self.classified(impl, exc, session) from exc
-                if out is not None and out is not current:
-                    impl.changes += 1
-                    changed.append(impl.plugin)
-                    current = out
+                impl.changes += 1
+                changed.append(impl.plugin)
+                current = out
             return current
 
         if not chain.wrappers:
             return await core(), changed
-        wraps = Wraps(self._blamed(session, "turn_ended"), _of_kind(kind))
+        wraps = Wraps(self._blamed(session, "turn_ended"), lambda out: valid(out, value))
         result = await wrapped(wraps, chain, (*args, value), core)
         return result, changed + wraps.changed
 
@@ -206,7 +209,8 @@ class Hooks:
             return await core(), author
 
         def valid_vote(vote: Any) -> None:
-            _of_kind(ranking)(vote)
+            if not isinstance(vote, ranking):
+                raise TypeError(f"a wrapper returned {type(vote).__name__}")
             valid(vote)
 
         wraps = Wraps(self._blamed(session, action), valid_vote)
@@ -215,27 +219,35 @@ class Hooks:
 
     # --- first ------------------------------------------------------------------------------------
 
-    async def first(self, chain: Chain, session: Session, args: tuple[Any, ...], kind: type) -> tuple[Any, str | None]:
-        """Return the first answer that is not None, and its plugin; faults are contained, and count as None."""
+    async def first(
+        self, chain: Chain, session: Session, args: tuple[Any, ...], valid: Callable[[Any], None]
+    ) -> tuple[Any, str | None]:
+        """Return the first answer that is not None, and its plugin; faults are contained, and count as None.
+
+        Args:
+            valid: raises for an answer that must not count.
+        """
         author: str | None = None
 
         async def core() -> Any:
             nonlocal author
-            answer, author = await self._first(chain, session, args, kind)
+            answer, author = await self._first(chain, session, args, valid)
             return answer
 
         if not chain.wrappers:
             return await core(), author
-        wraps = Wraps(self.contain(session), _of_kind(kind))
+        wraps = Wraps(self.contain(session), valid)
         result = await wrapped(wraps, chain, args, core)
         return result, wraps.changed[-1] if wraps.changed else author
 
-    async def _first(self, chain: Chain, session: Session, args: tuple[Any, ...], kind: type) -> tuple[Any, str | None]:
+    async def _first(
+        self, chain: Chain, session: Session, args: tuple[Any, ...], valid: Callable[[Any], None]
+    ) -> tuple[Any, str | None]:
         for impl in chain.impls:
             try:
                 out = await self.value(impl, chain.deadline_s, args, session)
-                if out is not None and not isinstance(out, kind):
-                    raise TypeError(f"expected {kind.__name__} or None, got {type(out).__name__}")
+                if out is not None:
+                    valid(out)
             except BaseException as exc:
                 if ours(exc) or isinstance(exc, KeyboardInterrupt):
                     raise
@@ -377,14 +389,6 @@ class Hooks:
             return GateClosed(gate, f"plugin {impl.plugin!r}: {exc!r}")
 
         return close
-
-
-def _of_kind(kind: type | tuple[type, ...]) -> Callable[[Any], None]:
-    def check(value: Any) -> None:
-        if not isinstance(value, kind):
-            raise TypeError(f"a wrapper returned {type(value).__name__}")
-
-    return check
 
 
 def _ignored(value: Any) -> None:

@@ -126,6 +126,7 @@ class HookSpecs:
         """Return sections of the system prompt, in ascending order; the agent's own prompt comes last (M1).
 
         Called when: after register_tools.
+        A section's function is asked before each request; one that fails ends the turn: error, kind plugin.
         """
 
     @hookspec

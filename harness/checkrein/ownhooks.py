@@ -55,9 +55,9 @@ async def call(hooks: Hooks, hook: str, session: Session, *args: Any) -> Any:
     if chain is None:
         return {"fold": args[-1] if args else None, "collect": []}.get(kind)
     if kind == "fold":
-        return (await hooks.fold(chain, session, args[:-1], args[-1], object))[0]
+        return (await hooks.fold(chain, session, args[:-1], args[-1], _any_answer))[0]
     if kind == "first":
-        return (await hooks.first(chain, session, args, object))[0]
+        return (await hooks.first(chain, session, args, _any_answer))[0]
     if kind == "collect":
         return await _collect(hooks, chain, session, args)
     return await hooks.observe_async(chain, session, args)
@@ -80,6 +80,10 @@ async def _collect(hooks: Hooks, chain: Chain, session: Session, args: tuple[Any
         return await core()
     found: list[Any] = await wrapped(Wraps(hooks.contain(session), _is_list), chain, args, core)
     return found
+
+
+def _any_answer(*values: Any) -> None:
+    """What is asked for is between two plugins."""
 
 
 def _is_list(value: Any) -> None:

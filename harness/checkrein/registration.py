@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from .errors import PluginError
 from .events import KNOWN
 from .eventtypes import EventType
+from .hookcheck import taken_by
 from .prompt import Section
 from .providers import Provider
 from .store import Store
@@ -65,7 +66,7 @@ def _asked(harness: Harness, hook: str) -> list[tuple[str, Any]]:
     brought: list[tuple[str, Any]] = []
     for impl in list(harness.plugins.impls(hook)):
         try:
-            answer: Any = impl.function(*((harness,) if "harness" in impl.argnames else ()))
+            answer: Any = impl.function(*(harness,) * len(taken_by(impl)))
             brought += [(impl.plugin_name, item) for item in answer or ()]
         except KeyboardInterrupt:
             raise
@@ -142,7 +143,13 @@ def _tool(harness: Harness, plugin: str, item: Tool) -> None:
 
 def _section(harness: Harness, plugin: str, item: Section) -> None:
     _must_be(Section, item, plugin)
+    if not (isinstance(item.text, str) or callable(item.text)):
+        raise PluginError(
+            f"its prompt section {item.name!r} holds {type(item.text).__name__}; expected a text, or a function",
+            plugin=plugin,
+        )
     _claim(harness, "prompt section", item.name, plugin)
+    harness.sections[:] = [each for each in harness.sections if each.name != item.name]  # it may take one over
     harness.sections.append(item)
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import anyio
 
+from .hookcheck import taken_by
 from .hookspecs import SPECS
 from .owner import ours
 from .wrapping import StartWraps
@@ -55,7 +56,7 @@ class Lifespans:
 
     async def _enter(self, impl: HookImpl) -> None:
         available = self._available(impl.plugin_name)
-        manager: Any = impl.function(*[available[name] for name in impl.argnames])
+        manager: Any = impl.function(*[available[name] for name in taken_by(impl)])
         if manager is None:
             return
         span = _Lifespan(impl.plugin_name)

@@ -15,6 +15,7 @@ from time import perf_counter
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from .errors import PluginFault
+from .hookcheck import taken_by
 
 if TYPE_CHECKING:
     from pluggy import HookImpl
@@ -143,7 +144,7 @@ class StartWraps:
         for impl in list(harness.plugins.wrappers(hook)):
             given = available(impl.plugin_name)
             try:
-                generator: Any = impl.function(*[given[name] for name in impl.argnames])
+                generator: Any = impl.function(*[given[name] for name in taken_by(impl)])
                 if next(generator, self) is self:
                     raise RuntimeError("a wrapper yields once, it did not")
                 self._open.append((impl, generator))
@@ -157,14 +158,20 @@ class StartWraps:
         while self._open:
             impl, generator = self._open.pop()
             try:
-                generator.send(value)
-                generator.close()
-                raise RuntimeError("a wrapper yields once, it did more often")
-            except StopIteration as stop:
-                if stop.value is not None and stop.value is not value:
-                    value = took(impl.plugin_name, stop.value)
+                returned = _sent(generator, value)
+                if returned is not None and returned is not value:
+                    value = took(impl.plugin_name, returned)
             except KeyboardInterrupt:
                 raise
             except BaseException as exc:
                 self._harness.plugins.failed(impl.plugin_name, self._hook, exc)
         return value
+
+
+def _sent(generator: Generator[None, Any, Any], value: Any) -> Any:
+    try:
+        generator.send(value)
+    except StopIteration as stop:
+        return stop.value
+    generator.close()
+    raise RuntimeError("a wrapper yields once, it did more often")

@@ -171,8 +171,12 @@ class Decoder:
         try:
             frame = loads(data)
         except ValueError as exc:
-            if not event.whole or event.name in ("ping", "keepalive", "heartbeat"):
-                return  # a frame that was cut: the stream is torn unless the finish came before
+            if event.name == "error":
+                raise from_frame(
+                    data.decode("utf-8", "replace"), begun=self.begun, request_id=self.request_id
+                ) from None
+            if not event.whole or self.finished or event.name in ("ping", "keepalive", "heartbeat"):
+                return  # a frame that was cut, or noise behind a whole answer: the stream is torn without a finish
             raise self._malformed(f"expected JSON in each event, got one that cannot be read: {exc}") from None
         if event.name == "error":
             raise from_frame(frame, begun=self.begun, request_id=self.request_id)

@@ -34,32 +34,49 @@ _KEYWORDS = _words("if then else elif fi for in do done while until case esac fu
 _WRAPPERS = _words(
     "sudo doas env command builtin exec nohup nice ionice time timeout stdbuf setsid xargs parallel busybox watch"
 )
+# Their options that take the next word as their value.
+_VALUED: dict[str, frozenset[str]] = {
+    "sudo": _words("-C -D -R -T -U -g -h -p -r -t -u --user --group --host --prompt --chdir --chroot --role --type"),
+    "doas": _words("-C -u"),
+    "env": _words("-C -u --unset --chdir"),
+    "exec": _words("-a"),
+    "nice": _words("-n --adjustment"),
+    "ionice": _words("-c -n --class --classdata"),
+    "time": _words("-f -o --format --output"),
+    "timeout": _words("-k -s --kill-after --signal"),
+    "stdbuf": _words("-e -i -o --error --input --output"),
+    "xargs": _words("-E -I -L -P -a -d -n -s --arg-file --delimiter --max-args --max-lines --max-procs --max-chars"),
+    "parallel": _words("-I -P -a -d -j -n --jobs --arg-file"),
+    "watch": _words("-n --interval"),
+}
 # Programs whose arguments are a program: an open-ended rule for one of them allows everything.
 _INTERPRETERS = _words(
     "sh bash dash zsh ksh fish python python3 perl ruby node deno bun php lua awk gawk mawk sed eval source . "
     "ssh npm npx pnpm yarn uv uvx pipx make docker podman kubectl cmd powershell pwsh osascript tclsh R"
 )
-# Arguments that make a program run another one, or write where it only reads.
-_ESCAPES: dict[str, tuple[str, ...]] = {
-    "git": (
-        "-c",
-        "--config-env*",
-        "--upload-pack*",
-        "--receive-pack*",
-        "--ext-diff",
-        "--output*",
-        "-O*",
-        "--open-files-in-pager*",
-        "-x*",
-        "--exec*",
-    ),
-    "find": ("-exec*", "-ok*", "-delete", "-fprint*", "-fls"),
-    "tar": ("--to-command*", "--checkpoint-action*", "-I*", "--use-compress-program*", "--rsh-command*"),
-    "rg": ("--pre*", "--hostname-bin*"),
-    "sort": ("-o*", "--output*", "--compress-program*"),
-    "rsync": ("-e*", "--rsh*"),
-    "curl": ("-o*", "--output*", "-O*", "-K*", "--config*"),
-    "fd": ("-x*", "-X*", "--exec*"),
+# Arguments that make a program run another one, or write where it only reads: short options, in a group with
+# others too (a letter that takes a value ends a group), and long ones, however abbreviated.
+_ESCAPES: dict[str, tuple[re.Pattern[str], frozenset[str]]] = {
+    program: (re.compile(short, re.DOTALL), _words(long))
+    for program, short, long in (
+        (
+            "git",
+            r"-c|-[^ABCFGLSUem-]*[Ox].*",
+            "--config-env --upload-pack --receive-pack --ext-diff --extcmd --output --open-files-in-pager --exec",
+        ),
+        ("find", r"-(exec|ok|fprint|fls|delete).*", ""),
+        (
+            "tar",
+            r"-[^CHKLNTVXbfg-]*[FI].*",
+            "--to-command --checkpoint-action --use-compress-program --rsh-command --rmt-command --info-script "
+            "--new-volume-script",
+        ),
+        ("rg", r"(?!)", "--pre --hostname-bin"),
+        ("sort", r"-[^STkt-]*o.*", "--output --compress-program"),
+        ("rsync", r"-[^BMTf-]*e.*", "--rsh"),
+        ("curl", r"-[^ACDEFHPQTUXYbcdehmrtuwxyz-]*[KOo].*", "--output --remote-name --config"),
+        ("fd", r"-[^ESTcdejot-]*[Xx].*", "--exec"),
+    )
 }
 
 
@@ -104,8 +121,24 @@ def allows(command: Command, pattern: Sequence[str]) -> bool:
         return False
     if not all(fnmatchcase(word, part) for word, part in zip(words, fixed, strict=False)):
         return False
-    escapes = _ESCAPES.get(words[0], ())
-    return not any(fnmatchcase(word, escape) for word in words[len(fixed) :] for escape in escapes)
+    return not _escapes(words, len(fixed))
+
+
+def _escapes(words: Sequence[str], begin: int) -> bool:
+    """Whether a word from `begin` on makes its program run another one, or write where it only reads."""
+    if (known := _ESCAPES.get(program := _program(words[0]))) is None:
+        return False
+    short, long = known
+    if program == "tar" and begin <= 1 < len(words) and words[1][0:1] != "-" and set("FI") & set(words[1]):
+        return True  # its first word may be options without a hyphen, their values behind it
+    for word in words[begin:]:
+        option = word.partition("=")[0]
+        if word.startswith("--"):
+            if len(option) > 2 and any(each.startswith(option) or option.startswith(each) for each in long):
+                return True
+        elif short.fullmatch(word):
+            return True
+    return False
 
 
 def catches(command: Command, pattern: Sequence[str]) -> bool:
@@ -135,7 +168,7 @@ def _split(text: str) -> tuple[list[list[str]], bool, bool]:
     """Return the simple commands' words, whether the text is plain, and whether a part of it is opaque."""
     commands: list[list[str]] = [[]]
     word: str | None = None
-    plain, opaque, quote, index = True, False, "", 0
+    plain, opaque, target, quote, index = True, False, False, "", 0
     while index < len(text):
         char = text[index]
         index += 1
@@ -157,14 +190,20 @@ def _split(text: str) -> tuple[list[list[str]], bool, bool]:
             word, quote = word or "", char
         elif char in _SEPARATORS or char in " \t\r<>`":
             if word is not None:
-                commands[-1].append(word)
-                word = None
-            if char in _SEPARATORS or char == "`":
+                if not target and not (char in "<>" and word.isdecimal()):  # a redirection is no part of the command
+                    commands[-1].append(word)
+                word, target = None, False
+            if char in "<>":
+                target = True
+                opaque = opaque or (char == "<" and text[index : index + 1] == "<")
+                index += text[index : index + 1] in ("&", "|")
+            elif char in _SEPARATORS or char == "`":
+                target = False
                 commands.append([])
-            opaque = opaque or (char == "<" and text[index : index + 1] == "<")
+                opaque = opaque or (char == "&" and text[index : index + 1] == ">")  # two commands or one: which shell?
         else:
             word = (word or "") + char
-    if word is not None:
+    if word is not None and not target:
         commands[-1].append(word)
     found = [words for words in map(_without_keywords, commands) if words]
     plain = plain and not any(words[0] in _KEYWORDS for words in commands if words)  # a shell acts on those too
@@ -173,7 +212,7 @@ def _split(text: str) -> tuple[list[list[str]], bool, bool]:
 
 def _without_keywords(words: list[str]) -> list[str]:
     start = 0
-    while start < len(words) and words[start] in _KEYWORDS:
+    while start < len(words) and words[start] in _KEYWORDS and words[start] != "time":  # a wrapper with options
         start += 1
     return words[start:]
 
@@ -188,10 +227,17 @@ def _unwrap(words: Sequence[str]) -> list[str]:
         elif program in _WRAPPERS and len(rest) > 1:
             rest = rest[1:]
             while rest and (rest[0].startswith("-") or re.fullmatch(r"[\d.]+[smhd]?", rest[0])):
-                rest = rest[1:]
+                rest = rest[2 if _takes_next(rest[0], _VALUED.get(program, frozenset())) else 1 :]
         else:
             return [program, *rest[1:]]
     return rest
+
+
+def _takes_next(option: str, valued: frozenset[str]) -> bool:
+    """Whether an option's value is the next word: the first letter of its group that takes one is the last."""
+    if option.startswith("--"):
+        return option in valued
+    return next((at for at, letter in enumerate(option) if f"-{letter}" in valued), -1) == len(option) - 1
 
 
 def _program(word: str) -> str:
@@ -203,10 +249,10 @@ def _is_opaque(words: Sequence[str]) -> bool:
     """Whether the words hand a program to an interpreter, where it is not looked into."""
     if not words:
         return False
-    if words[0] in ("eval", "source", ".") or any(char in words[0] for char in "*?["):
+    if words[0] in ("eval", "source", ".") or any(char in words[0] for char in "*?[ "):
         return True
     if words[0] in _INTERPRETERS:
-        return any(re.match(r"-{1,2}[A-Za-z]*[cer]", word) for word in words[1:]) or len(words) == 1
+        return any(re.match(r"-{1,2}[A-Za-z]*[cers]|-$", word) for word in words[1:]) or len(words) == 1
     return words[0] == "find" and any(word.startswith(("-exec", "-ok")) for word in words)
 
 

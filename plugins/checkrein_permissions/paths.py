@@ -13,7 +13,7 @@ import unicodedata
 from functools import lru_cache
 from pathlib import Path
 
-__all__ = ["Canonical", "canonical", "relative_pattern", "path_matches"]
+__all__ = ["Canonical", "canonical", "relative_pattern", "path_matches", "is_web"]
 
 
 _EXPANDED = re.compile(r"[~$]|[A-Za-z][A-Za-z0-9+.-]+:/")
@@ -52,6 +52,11 @@ def canonical(text: str, workspace: Path) -> Canonical | None:
     top = root.rstrip(os.sep) + os.sep
     inside = os.path.normcase(path).startswith(os.path.normcase(top))
     return Canonical((path[len(top) :] if inside else path).replace(os.sep, "/"))
+
+
+def is_web(text: str) -> bool:
+    """Whether what stands for a path is an address in the web, and no way to a file here."""
+    return re.match(r"https?://", text) is not None and "/../" not in text
 
 
 def relative_pattern(pattern: str) -> str | None:

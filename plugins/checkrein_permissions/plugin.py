@@ -22,7 +22,7 @@ from checkrein.hookspecs import hookimpl
 from checkrein.log import Follower, place_of
 from checkrein.visible import excerpt, visible
 
-from .paths import path_matches, relative_pattern
+from .paths import is_web, path_matches, relative_pattern
 from .rules import Rule, exact_rule, parse_rule, risk_of
 from .subject import Subject, kind_of
 
@@ -187,8 +187,8 @@ def _judge(subject: Subject, tables: Tables, memory: Memory) -> GuardVote:
             return Deny(f"denied by the permission rule {rule.text!r}")
         if matched is None:
             return Ask(_summary(subject, f"it cannot be told whether the rule {rule.text!r} forbids it"))
-    if effect != "read_only" and (path := _protected(subject, config.protected)):
-        return Ask(_summary(subject, f"{path} is protected"))
+    if effect != "read_only" and (why := _protected(subject, config.protected)):
+        return Ask(_summary(subject, why))
     for rule in memory.rules:
         if rule.matches(subject, broad=False):
             return Allow(f"allowed before: {rule.text}")
@@ -228,12 +228,17 @@ def _key(call: Call) -> str:
     return hashlib.sha256(_canonical_json([call.name, call.arguments])).hexdigest()
 
 
-def _protected(subject: Subject, patterns: Iterable[str]) -> str | None:
-    """Return the protected path a call is about, if any."""
-    for leaf in subject.of("path") or ([] if subject.of("command") else subject.of("text")):
+def _protected(subject: Subject, patterns: tuple[str, ...]) -> str | None:
+    """Say why a call is, or may be, about a protected path; None if it is about none."""
+    named = subject.of("path") if patterns else []
+    for leaf in named or ([] if subject.of("command") else subject.of("text")):
         path = subject.path(leaf.value)
         if path is not None and any(path_matches(path, pattern, broad=True) for pattern in patterns):
-            return str(path)
+            return f"{path} is protected"
+    for leaf in named:
+        text = leaf.value
+        if isinstance(text, str) and text and subject.path(text) is None and not is_web(text):
+            return "it cannot be told whether its path is protected"
     return None
 
 

@@ -21,6 +21,7 @@ def _words(text: str) -> frozenset[str]:
 
 
 _COMMAND_NAMES = _words("command cmd commands argv command_line shell_command")
+_FURTHER_NAMES = _words("args arguments")  # beside a command: its further words
 _PATH_NAMES = _words(
     "path paths file files filename filenames file_name filepath directory directories dir folder root cwd workdir "
     "source src destination dest dst target"
@@ -92,7 +93,10 @@ class Subject:
 def _leaves(value: Any, name: str, kind: str) -> Iterator[Leaf]:
     if isinstance(value, dict):
         for key, item in value.items():
-            yield from _leaves(item, key, kind_of(key))
+            kind = kind_of(key)
+            if kind == "command" and isinstance(item, str):
+                item = " ".join((item, *(_further(value[each]) for each in value if each.casefold() in _FURTHER_NAMES)))
+            yield from _leaves(item, key, kind)
     elif isinstance(value, list):
         if kind == "command" and value and all(isinstance(item, str) for item in value):
             yield Leaf(name, kind, shlex.join(value))
@@ -101,3 +105,10 @@ def _leaves(value: Any, name: str, kind: str) -> Iterator[Leaf]:
                 yield from _leaves(item, name, kind)
     elif value is not None:
         yield Leaf(name, kind, value)
+
+
+def _further(value: Any) -> str:
+    """The words beside a command as its text goes on with them; what is neither a text nor texts cannot be read."""
+    if isinstance(value, list) and all(isinstance(item, str) for item in value):
+        return shlex.join(value)
+    return value if isinstance(value, str) else "\0" if value else ""

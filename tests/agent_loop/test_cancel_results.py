@@ -6,9 +6,11 @@ import threading
 from typing import Any
 
 import anyio
-from loopkit import Place, add, balanced, nap, of, reasons, results, said, spin, types
+import pytest
+from loopkit import Place, add, balanced, nap, of, plugin, reasons, results, said, spin, types
 
 from checkrein import Agent, tool
+from checkrein.decisions import Allow, Ask
 from checkrein.messages import content_text
 from checkrein.testing import call, error, text, wait
 from checkrein.testing.script import hang
@@ -175,3 +177,36 @@ def test_C6_streams_are_closed_wherever_a_turn_ends(run3, scripted):
 
     assert run3(main) == ["cancelled", "error", "error", "completed"]
     assert model.opened == model.closed == 4
+
+
+@pytest.mark.parametrize("vote", [None, Allow(), Ask("may it?")], ids=["none", "allow", "ask"])
+@pytest.mark.parametrize("shielded", [False, True])
+def test_C2_a_call_whose_guard_cancels_the_turn_is_not_begun(run, scripted, vote, shielded):
+    """Also a tool that never suspends, which no cancellation could strike."""
+    ran: list[str] = []
+
+    @tool
+    async def act() -> str:
+        """Acts."""
+        ran.append("act")
+        return "acted"
+
+    async def late(agent: Any) -> Any:
+        with anyio.CancelScope(shield=True):
+            agent.cancel()
+            await anyio.sleep(0.1)
+        return vote
+
+    def at_once(agent: Any) -> Any:
+        agent.cancel()
+        return vote
+
+    async def main() -> Any:
+        model = scripted(call("act"), "done")
+        async with Agent(model, tools=[act], plugins=[plugin(tools_guard=late if shielded else at_once)]) as agent:
+            return await agent.run("go")
+
+    result = run(main)
+    assert (result.reason.kind, ran) == ("cancelled", [])
+    ended = [event for event in result.events if event.type in ("tool/start", "tool/result", "approval/asked")]
+    assert [(event.type, event.error.code) for event in ended] == [("tool/result", "NOT_STARTED")]

@@ -53,6 +53,7 @@ def test_M2_one_assembler_makes_the_message(run, scripted):
         [TextChunk(0, "x"), UsageChunk(Usage(input=1)), UsageChunk(Usage(input=1))],
         [TextChunk(0, "x"), MetadataChunk("m", index=7)],
         [TextChunk(0, "x"), FinishChunk("because")],
+        [TextChunk(0, "x"), UsageChunk(7)],  # type: ignore[arg-type]
     ],
 )
 def test_M2_a_stream_that_breaks_the_grammar_is_an_error(run, scripted, chunks):

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from checkrein import Agent, Usage, UsageTracker
+from checkrein.chunks import UsageChunk
 from checkrein.events import RequestEnd
 from checkrein.testing import text, usage
 
@@ -75,3 +79,17 @@ def test_M10_fed_from_a_session_it_equals_the_states_fold(run, scripted):
             assert summed == live.total()
 
     run(main)
+
+
+@pytest.mark.parametrize("wrong", [-5, "5", 1.5, float("nan"), True, 2**53, 10**30], ids=str)
+def test_M10_what_is_no_count_is_absent(run, scripted, wrong):
+    """A provider of somebody's own may say anything; totals never fall, and what the log says can be read again."""
+    model = scripted([text("x"), UsageChunk(Usage(input=wrong, output=4, reasoning=9))], [text("y"), usage(input=1)])
+
+    async def main() -> Any:
+        async with Agent(model) as agent:
+            return agent, await agent.run("go"), await agent.run("on")
+
+    agent, one, _ = run(main)
+    assert one.usage == Usage(output=4, reasoning=4)
+    assert agent.session.state.usage == Usage(input=1, output=4, reasoning=4)

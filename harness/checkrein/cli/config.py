@@ -29,7 +29,11 @@ def config() -> None:
 @click.option("--no-plugin", multiple=True, metavar="NAME", help="Do not load this plugin.")
 def check(path: str | None, no_plugin: tuple[str, ...]) -> None:
     """Check PATH, or what would be in force here, the plugins' tables too."""
+    from checkrein.discovery import load_loop
+
     harness = loaded_harness(path, no_plugin)
+    load_loop(harness.config.loop)
+    harness.check_models(keys=False)  # a key is no part of the configuration
     reports = harness.plugins.reports
     for report in reports:
         if report.state == "skipped":

@@ -39,10 +39,11 @@ def plugins(config_path: str | None, no_plugin: tuple[str, ...], loading: bool, 
     found: dict[str, Any] = {}
     if hooks:
         reports, found = _with_hooks(config_path, no_plugin)
+    elif loading:
+        reports = loaded_harness(config_path, no_plugin).plugins.reports
     else:
         loaded = load(config_path, no_plugin)
-        manager, agents = manager_of(loaded), loaded.config.agent_specs()
-        reports = manager.load(agents) if loading else manager.survey(agents)
+        reports = manager_of(loaded).survey(loaded.config.agent_specs())
     if as_json:
         listed = [msgspec.structs.asdict(each) for each in reports]
         click.echo(json.dumps({"plugins": listed, "missing": _missing(), **found}, indent=2))

@@ -80,7 +80,8 @@ class PluginsConfig(Struct, frozen=True, kw_only=True):
     Attributes:
         allow: the only plugins of others that load; empty = no restriction. Our own load unless blocked by name.
         block: plugins that do not load and are not imported.
-        override: names (of tools, providers, stores, event types, commands, plugins) that a later owner may take over.
+        override: names (of tools, providers, stores, event types, prompt sections, commands, plugins) that a later
+            owner may take over.
         autoload: whether installed plugins of others load although neither `allow` nor a table names them.
         tables: `[plugins.NAME]`, by plugin name; typed by the plugin's own `Config`.
     """

@@ -37,6 +37,27 @@ def test_check_says_what_was_read(tmp_path: Path) -> None:
     assert "did you mean 'model'?" in str(done.exception)
 
 
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ('loop = "defualt"', "expected one of the loops default, got 'defualt'"),
+        ('model = "demo:x"\n[[agents]]\nid = "a"\nmodel = "nowhere:x"', "got 'nowhere:x' (at agents[0].model in "),
+        ('model = "nowhere:x"', "got 'nowhere:x' (at model in "),
+    ],
+)
+def test_check_tells_of_a_loop_and_of_models_that_are_not_there(tmp_path: Path, text: str, words: str) -> None:
+    (tmp_path / "checkrein.toml").write_text(text)
+    done = run("check")
+    assert isinstance(done.exception, ConfigError) and words in str(done.exception)
+
+
+def test_check_asks_for_no_key(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("CHECKREIN_PLUGINS_BLOCK", "")
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+    (tmp_path / "checkrein.toml").write_text('model = "openai:x"')
+    assert run("check").exit_code == 0
+
+
 def test_show_says_who_set_what_and_hides_secrets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "checkrein.toml").write_text('model = "p:m"\n[[agents]]\nid = "a"\n')
     (tmp_path / "home" / "checkrein.toml").write_text(

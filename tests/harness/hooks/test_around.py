@@ -12,6 +12,7 @@ from checkrein import Deny, tool
 from checkrein import events as ev
 from checkrein.calls import Call, Outcome
 from checkrein.decisions import Allow, Ask
+from checkrein.errors import AlreadyBegun
 
 
 def execute(name: str, fn: Any) -> Any:
@@ -320,3 +321,15 @@ def test_case_H10_a_guard_that_cannot_start_refuses(run, tmp_path):
 
     played = play(run, plugin("shell", tools_guard=tools_guard), turns=[CALL, "ok"])
     assert played.outcomes == ["REFUSED_BY_FAULT"] and not played.of(ev.ToolStarted)
+
+
+@pytest.mark.parametrize("ran", [False, True])
+def test_O25_a_plugin_that_raises_already_begun_itself_is_at_fault(run, ran):
+    async def own(call: Any, proceed: Any) -> Any:
+        if ran:
+            await proceed(call)
+        raise AlreadyBegun("not by proceed")
+
+    played = play(run, plugin("own", tools_execute=own))
+    assert played.faults == [("own", "tools_execute", "refused")]
+    assert played.outcomes == ["WITHHELD_BY_FAULT" if ran else "REFUSED_BY_FAULT"]

@@ -10,6 +10,7 @@ import pytest
 from hookkit import play, plugin, raising
 
 from checkrein import tool
+from checkrein.config.types import HarnessConfig, PluginsConfig
 from checkrein.errors import PluginError
 from checkrein.eventtypes import EventType
 from checkrein.memory_store import MemoryStore
@@ -156,3 +157,25 @@ def test_hook_collecting_fault_stops_the_start(run, hook, broken):
 def test_H4_a_duplicate_name_fails_the_start_naming_both(run, hook):
     with pytest.raises(PluginError, match=r"second.*first|first.*second"):
         play(run, plugin("first", **{hook: COLLECTING[hook]}), plugin("second", **{hook: COLLECTING[hook]}))
+
+
+def test_H4_a_prompt_section_that_is_taken_over_is_said_once(run):
+    def style(words: str) -> Any:
+        return plugin(words, prompt_sections=lambda: [Section("style", words)])
+
+    config = HarnessConfig(plugins=PluginsConfig(override=("style",)))
+    played = play(run, style("brief"), style("rich"), config=config)
+    assert played.model.requests[0].system == ("rich",)
+
+
+@pytest.mark.parametrize("text", [raising(), raising(SystemExit(3)), lambda: 5], ids=["raises", "exits", "number"])
+def test_H1_a_prompt_section_that_fails_ends_the_turn_in_its_plugins_name(run, text):
+    bad = plugin("bad", prompt_sections=lambda: [Section("style", lambda agent: text())])
+    played = play(run, bad)
+    assert (played.result.reason.error, played.result.reason.plugin) == ("plugin", "bad")
+    assert played.faults == [("bad", "prompt_sections", "turn_ended")] and not played.model.requests
+
+
+def test_H5_a_prompt_section_without_text_is_refused_at_the_start(run):
+    with pytest.raises(PluginError, match=r"'bad'.*'style' holds int; expected a text, or a function"):
+        play(run, plugin("bad", prompt_sections=lambda: [Section("style", 5)]))

@@ -361,6 +361,15 @@ def test_H2_a_start_wrapper_may_change_what_was_brought(run):
     assert played.outcomes == ["UNKNOWN_TOOL"]
 
 
+def test_H5_a_start_wrapper_that_returns_nonsense_is_the_plugins_fault(run):
+    def odd() -> Any:
+        yield
+        return 5
+
+    with pytest.raises(PluginError, match=r"'odd'.*register_tools failed: TypeError"):
+        play(run, wrapper("odd", register_tools=odd))
+
+
 def test_H2_wrappers_are_snapshots_too(run):
     """A wrapper that unregisters itself while it is open is still left."""
     notes: list[str] = []

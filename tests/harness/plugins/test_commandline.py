@@ -210,3 +210,18 @@ def test_the_loaded_list_says_what_went_wrong(install: Any, monkeypatch: pytest.
     done = run("plugins", "--load")
     assert done.exit_code == 3
     assert "plugin 'acme-bad'" in done.stderr
+
+
+def test_load_says_what_became_of_each_as_a_run_would(install: Any) -> None:
+    source = """
+        from checkrein import hookimpl
+        class Plugin:
+            @hookimpl
+            def register_tools(self):
+                raise OSError("no such device")
+    """
+    install("bad", {"acme-bad": source})
+    for arguments in (("--load",), ("--hooks",)):
+        done = run("plugins", *arguments, "--json")
+        report = next(each for each in json.loads(done.output)["plugins"] if each["name"] == "acme-bad")
+        assert report["state"] == "skipped" and "OSError: no such device" in report["problem"]

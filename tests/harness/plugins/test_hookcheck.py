@@ -59,9 +59,17 @@ async def async_lifespan(self: Any, harness: Any) -> None: ...
 async_lifespan.__name__ = "lifespan"
 
 
+def agent_status(self: Any, *, status: str = "") -> None: ...
+
+
+def plugin_fault(self: Any, *, log: Any) -> None: ...
+
+
 @pytest.mark.parametrize(
     ("function", "words"),
     [
+        (agent_status, "got 'status' behind a *, and arguments are given by position"),
+        (plugin_fault, "got 'log' behind a *"),
         (tool_guard, "expected the name of a hook, got 'tool_guard'; did you mean 'tools_guard'?"),
         (agent_request, "got an unknown argument 'requst'; did you mean 'request'?"),
         (agent_request, "expected def agent_request(self, agent, turn, step, request)"),
@@ -107,6 +115,28 @@ def test_H3_a_method_named_as_a_hook_needs_the_mark() -> None:
 
     with pytest.raises(PluginError, match=r"tools_guard is named as a hook and lacks @hookimpl"):
         load(Unmarked)
+
+
+@pytest.mark.parametrize("guard", [functools.partial(print, "call"), type("Guard", (), {"__call__": print})(), print])
+def test_H3_a_mark_on_what_is_no_function_is_refused(guard: Any) -> None:
+    class Marked:
+        def __init__(self) -> None:
+            self.tools_guard = functools.partial(guard)
+            hookimpl(self.tools_guard)
+
+    with pytest.raises(PluginError, match="tools_guard is marked @hookimpl and is no function"):
+        load(Marked)
+
+
+def test_H3_other_parameters_are_left_alone() -> None:
+    class Fits:
+        @hookimpl
+        def tools_guard(self, call: Any, *more: Any, log: Any = print, **others: Any) -> None: ...
+
+        @hookimpl
+        def agent_status(self, *ignored: Any) -> None: ...
+
+    assert load(Fits).reports[0].hooks == ("agent_status", "tools_guard")
 
 
 def test_H3_the_forgotten_mark_of_an_overriding_method_is_found() -> None:

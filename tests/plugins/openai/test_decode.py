@@ -138,6 +138,17 @@ def test_a_finish_reason_that_says_failure_is_an_error(play, word):
     assert played.error.retryable
 
 
+def test_noise_behind_a_whole_answer_does_not_take_it_back(play):
+    played = play(stream(delta(content="x"), delta("stop"), done=False) + b"data: <html>Bad Gateway</html>\n\n")
+    assert (played.text, played.ending) == ("x", "finish stop")
+
+
+@pytest.mark.parametrize("said", ["Internal error: the model is overloaded", "upstream connect error <html>"])
+def test_an_error_event_may_be_plain_text(play, said):
+    played = play(f"event: error\ndata: {said}\n\n".encode())
+    assert played.error.code != "MALFORMED_RESPONSE" and said in str(played.error)
+
+
 def test_an_unknown_finish_reason_is_other(play):
     assert play(stream(delta("moon", content="x"))).ending == "finish other"
 

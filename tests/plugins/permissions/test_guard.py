@@ -164,6 +164,21 @@ def test_protected_files_are_asked_for_each_time(run: Callable[..., Any], tmp_pa
     assert "leads to .git/hooks/pre-commit" in person.asked[2].summary
 
 
+def test_a_path_that_cannot_be_told_may_be_a_protected_one(run: Callable[..., Any], tmp_path: Path) -> None:
+    (tmp_path / "checkrein.toml").write_text("")
+    (tmp_path / "second").hardlink_to(tmp_path / "checkrein.toml")
+    doubtful = ["checkrein.toml", "second", " checkrein.toml", f"/proc/self/root{tmp_path}/checkrein.toml", "~/x", "$A"]
+    doubtful += ["file:///x", "https://x/../../checkrein.toml"]
+    person = Person(*("denied" for _ in doubtful))
+    turns = [[call("write_file", {"path": path}) for path in [*doubtful, "https://x/y", "", "other"]], "done"]
+    run(one_turn, config(allow=("write_file",), mode="allow"), turns, person, tmp_path)
+    assert [approval.rule for approval in person.asked] == [None] * len(doubtful)
+    assert sorted(ran) == ["write ", "write https://x/y", "write other"]
+    ran.clear()
+    run(one_turn, config(allow=("write_file",), protected=()), [call("write_file", {"path": "~/x"}), "done"])
+    assert ran == ["write ~/x"], "who protects nothing is not asked"
+
+
 def test_the_question_shows_everything_for_what_it_is(run: Callable[..., Any]) -> None:
     person = Person("denied")
     command = "ls \x1b[2K\u202e " + "a" * 5_000 + "; rm -rf /"
