@@ -19,7 +19,7 @@ import anyio
 from . import __version__
 from . import events as ev
 from .agents import AgentLike, Agents, AgentSpec
-from .config.types import HarnessConfig, SessionConfig
+from .config.types import HarnessConfig, SessionConfig, check_spec
 from .discovery import Found, load_loop
 from .errors import ConfigError, CredentialsError, WrongThread
 from .feed import Feed
@@ -220,7 +220,7 @@ class Harness:
             session_id: the session's id; made of the time if not given.
 
         Raises:
-            ConfigError: the id is taken.
+            ConfigError: the id is taken, or a member is not what a file's `[[agents]]` may hold.
         """
         session = Session(session_id or new_session_id(), self.event_types)
         self._equip(session)
@@ -265,6 +265,7 @@ class Harness:
         return await self._admit(spec, session)
 
     async def _admit(self, spec: AgentSpec, session: Session) -> AgentLike:
+        check_spec(spec)
         self.tools.warn_unmatched(spec.id, spec.tools or ())
         agent = self._loop(self, spec, session)
         self.agents.add(agent)

@@ -35,12 +35,6 @@ def test_X1_the_default_is_four(run):
     assert meter.most == 4
 
 
-def test_X1_less_than_one_still_runs_them_one_by_one(run):
-    meter = Meter()
-    result, _, _ = play(run, [nap("a"), nap("b")], "done", tools=meter.tools(), max_parallel_tool_calls=0)
-    assert result.ok and meter.most == 1
-
-
 def test_X1_the_pool_rolls_a_slow_call_keeps_one_place_only(run):
     meter = Meter()
     calls = [nap("slow", 5), *[nap(f"n{i}") for i in range(5)]]

@@ -13,7 +13,7 @@ from msgspec import Meta, Struct
 
 from checkrein.agents import AgentSpec
 
-__all__ = ["AgentConfig", "HarnessConfig", "LimitsConfig", "PluginsConfig", "SessionConfig"]
+__all__ = ["AgentConfig", "HarnessConfig", "LimitsConfig", "PluginsConfig", "SessionConfig", "check_spec"]
 
 Id = Annotated[
     str,
@@ -152,6 +152,21 @@ class HarnessConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     def _spec(self, agent: AgentConfig) -> AgentSpec:
         members = {name: getattr(agent, name) for name in agent.__struct_fields__}
         return AgentSpec(**{**members, "model": agent.model or self.model})
+
+
+def check_spec(spec: AgentSpec) -> None:
+    """Hold how an agent is made by hand to what a file's `[[agents]]` are held to.
+
+    Raises:
+        ConfigError: a member has another type, or is out of its range.
+    """
+    members = {name: getattr(spec, name) for name in spec.__struct_fields__}
+    try:
+        msgspec.convert(members, AgentConfig)
+    except msgspec.ValidationError as exc:
+        from .convert import as_error, problems_of
+
+        raise as_error(problems_of(members, AgentConfig, at=f"AgentSpec({spec.id!r})"), None) from exc
 
 
 SWITCHES = tuple(name for name in PluginsConfig.__struct_fields__ if name != "tables")

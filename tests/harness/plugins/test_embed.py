@@ -1,4 +1,4 @@
-"""H5 where a program names its plugins: `Agent(plugins=["limit"])`."""
+"""What `Agent(...)` is given: the plugins it names (H5), and the members of its AgentSpec."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 from loadkit import GOOD, RAISING
 
 from checkrein import Agent
-from checkrein.errors import PluginError
+from checkrein.errors import ConfigError, PluginError
 from checkrein.testing import ScriptedModel
 
 
@@ -28,3 +28,19 @@ def test_H5_a_plugin_an_agent_names_is_required(install: Any, source: str, loads
     else:
         with pytest.raises(PluginError, match="no such device"):
             agent.run_sync("go")
+
+
+WRONG: list[tuple[dict[str, Any], str]] = [
+    ({"max_steps": "5"}, "expected int, got str .at AgentSpec.'main'..max_steps"),
+    ({"max_parallel_tool_calls": 0}, "expected int >= 1, got 0"),
+    ({"queue_mode": "One"}, "got 'One'; did you mean 'one'"),
+    ({"id": "a b"}, "without blanks"),
+    ({"settings": [1]}, "settings"),
+    ({"system_prompt": None}, "system_prompt"),
+]
+
+
+@pytest.mark.parametrize(("member", "says"), WRONG, ids=[next(iter(member)) for member, _ in WRONG])
+def test_what_an_agent_is_made_of_is_held_to_what_a_file_may_say(member: dict[str, Any], says: str) -> None:
+    with pytest.raises(ConfigError, match=says):
+        Agent(ScriptedModel("hi"), **member).run_sync("go")
