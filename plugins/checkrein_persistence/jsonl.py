@@ -151,7 +151,7 @@ class JsonlStore:
 
     def list(self) -> Iterator[SessionInfo]:
         """All sessions, newest first; a bad one is listed with its problem."""
-        return iter(list_sessions(self._sessions, self.folder / "index.json"))
+        return iter(list_sessions(self._ops, self._sessions, self.folder / "index.json"))
 
     def locate(self, session_id: str) -> str:
         """The path of the session's log."""

@@ -7,7 +7,6 @@ can be deleted, damaged or out of date without any loss.
 from __future__ import annotations
 
 import os
-import threading
 from pathlib import Path
 
 import msgspec
@@ -15,6 +14,9 @@ from msgspec.structs import replace
 
 from checkrein.recovery import summary
 from checkrein.store import SessionInfo
+
+from .files import FileOps
+from .files import replace as replace_file
 
 __all__ = ["list_sessions"]
 
@@ -39,10 +41,11 @@ class _Index(msgspec.Struct):
 _decoder = msgspec.json.Decoder(_Index)
 
 
-def list_sessions(sessions: Path, index: Path) -> list[SessionInfo]:
+def list_sessions(ops: FileOps, sessions: Path, index: Path) -> list[SessionInfo]:
     """Return all sessions of a folder, newest first.
 
     Args:
+        ops: the file operations, to write the index with.
         sessions: the folder that holds a folder for each.
         index: the index file, read and brought up to date where that is possible.
 
@@ -71,7 +74,7 @@ def list_sessions(sessions: Path, index: Path) -> list[SessionInfo]:
             changed = True
         entries[name] = entry
     if changed or len(entries) != len(known):
-        _save(index, entries)
+        _save(ops, index, entries)
     return sorted([entry.info for entry in entries.values()], key=_age, reverse=True)
 
 
@@ -114,14 +117,10 @@ def _load(index: Path) -> dict[str, _Entry]:
     return found.entries if found.version == VERSION else {}
 
 
-def _save(index: Path, entries: dict[str, _Entry]) -> None:
+def _save(ops: FileOps, index: Path, entries: dict[str, _Entry]) -> None:
     """Write the index in one piece; where that fails, the next listing reads the logs again."""
     kept = {name: entry for name, entry in entries.items() if entry.size >= 0}
-    temporary = index.with_name(f".index.{os.getpid()}.{threading.get_ident()}")
     try:
-        fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-        with os.fdopen(fd, "wb") as file:
-            file.write(msgspec.json.encode(_Index(VERSION, kept)))
-        temporary.replace(index)
+        replace_file(ops, index, msgspec.json.encode(_Index(VERSION, kept)))
     except OSError:
-        temporary.unlink(missing_ok=True)
+        pass

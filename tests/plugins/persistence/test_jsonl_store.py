@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import stat
@@ -312,6 +313,22 @@ def test_the_index_can_be_lost_damaged_or_out_of_date(tmp_path: Path) -> None:
     assert {info.id: info.events for info in store.list()} == {"a": 4, "b": 3}
     entries = json.loads(index.read_bytes())["entries"]
     assert set(entries) == {"a", "b"}
+
+
+class ReadOnlyOps(FileOps):
+    """A disk mounted read-only: it refuses to remove even what is not there."""
+
+    def open(self, path: Path, flags: int) -> int:
+        raise OSError(errno.EROFS, "Read-only file system", str(path))
+
+    def unlink(self, path: Path) -> None:
+        raise OSError(errno.EROFS, "Read-only file system", str(path))
+
+
+def test_R1_sessions_of_a_read_only_disk_are_listed(tmp_path: Path) -> None:
+    JsonlStore(tmp_path).create("s", sample_lines(3)).close()
+    assert [info.events for info in JsonlStore(tmp_path, ops=ReadOnlyOps()).list()] == [3]
+    assert {path.name for path in tmp_path.iterdir()} == {".gitignore", "sessions"}
 
 
 def test_R1_sessions_that_cannot_be_read_are_listed_with_their_problem(tmp_path: Path) -> None:
