@@ -12,8 +12,9 @@ from pathlib import Path
 import msgspec
 from msgspec.structs import replace
 
+from checkrein.errors import StoreError
 from checkrein.recovery import summary
-from checkrein.store import SessionInfo
+from checkrein.store import SessionInfo, check_session_id
 
 from .files import FileOps
 from .files import replace as replace_file
@@ -54,6 +55,7 @@ def list_sessions(ops: FileOps, sessions: Path, index: Path) -> list[SessionInfo
     """
     known = _load(index)
     entries: dict[str, _Entry] = {}
+    bad: list[SessionInfo] = []
     changed = False
     try:
         names = os.listdir(sessions)  # noqa: PTH208 - ten thousand Path objects would cost more than all the rest
@@ -67,7 +69,12 @@ def list_sessions(ops: FileOps, sessions: Path, index: Path) -> list[SessionInfo
         except (FileNotFoundError, NotADirectoryError):
             continue  # no session: a creation that did not come to its end
         except OSError as exc:
-            entries[name] = _Entry(-1, -1, SessionInfo(name, problem=f"cannot be read: {exc}"))
+            bad.append(SessionInfo(name, problem=f"cannot be read: {exc}"))
+            continue
+        try:
+            check_session_id(name)  # no store opens another one, and the index cannot hold every folder's name
+        except StoreError as exc:
+            bad.append(SessionInfo(name, size_bytes=stat.st_size, problem=str(exc)))
             continue
         if entry is None or entry.size != stat.st_size or entry.mtime_ns != stat.st_mtime_ns:
             entry = _Entry(stat.st_size, stat.st_mtime_ns, _describe(name, Path(path), stat.st_size))
@@ -75,7 +82,7 @@ def list_sessions(ops: FileOps, sessions: Path, index: Path) -> list[SessionInfo
         entries[name] = entry
     if changed or len(entries) != len(known):
         _save(ops, index, entries)
-    return sorted([entry.info for entry in entries.values()], key=_age, reverse=True)
+    return sorted([*bad, *(entry.info for entry in entries.values())], key=_age, reverse=True)
 
 
 def _age(info: SessionInfo) -> tuple[int, str]:
@@ -119,8 +126,7 @@ def _load(index: Path) -> dict[str, _Entry]:
 
 def _save(ops: FileOps, index: Path, entries: dict[str, _Entry]) -> None:
     """Write the index in one piece; where that fails, the next listing reads the logs again."""
-    kept = {name: entry for name, entry in entries.items() if entry.size >= 0}
     try:
-        replace_file(ops, index, msgspec.json.encode(_Index(VERSION, kept)))
+        replace_file(ops, index, msgspec.json.encode(_Index(VERSION, entries)))
     except OSError:
         pass

@@ -16,6 +16,7 @@ import pytest
 
 from checkrein.errors import SessionLocked, StoreError
 from checkrein.recovery import recover, reopen
+from checkrein.sessions import search
 from checkrein.testing.store_kit import sample_lines
 from checkrein_persistence import FileOps, JsonlStore
 
@@ -342,6 +343,22 @@ def test_R1_sessions_that_cannot_be_read_are_listed_with_their_problem(tmp_path:
     assert set(problems) == {"folder"} and problems["folder"]
     with pytest.raises(StoreError):
         store.open("folder")
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="file systems elsewhere refuse names that are no UTF-8")
+def test_R1_a_folder_whose_name_is_no_session_id_is_listed_with_its_problem(tmp_path: Path) -> None:
+    store = JsonlStore(tmp_path)
+    store.create("good", sample_lines(3)).close()
+    names = {os.fsdecode(b"caf\xe9"), "\x1b[2J", "two words", ".hidden"}
+    for name in names:
+        (tmp_path / "sessions" / name).mkdir()
+        (tmp_path / "sessions" / name / "log.jsonl").write_bytes(b"\n".join(sample_lines(3)) + b"\n")
+    for _ in range(2):
+        problems = {info.id: info.problem or "" for info in store.list()}
+        assert problems.pop("good") == ""
+        assert set(problems) == names and all("expected a session id" in problem for problem in problems.values())
+    assert set(json.loads((tmp_path / "index.json").read_bytes())["entries"]) == {"good"}
+    assert not list(search(store, "no such text")), "none of them stops a search"
 
 
 def test_the_listing_reads_only_both_ends_of_a_large_log(tmp_path: Path) -> None:
