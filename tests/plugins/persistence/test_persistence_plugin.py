@@ -19,7 +19,7 @@ from checkrein.flushing import ALL_GATES, Flusher
 from checkrein.memory_store import MemoryStore
 from checkrein.recovery import recover, reopen
 from checkrein.session import Session
-from checkrein.store import Store, flush
+from checkrein.store import Store
 from checkrein.testing import ScriptedModel, call
 from checkrein.testing.store_kit import sample_lines
 from checkrein_persistence import FileOps, JsonlStore, Plugin
@@ -46,9 +46,7 @@ class CountingOps(FileOps):
     def __init__(self) -> None:
         self.writes = 0
         self.syncs = 0
-        self.synced = 0  # the largest size at which a file's sync began that ended well
         self.fail: OSError | None = None
-        self.fail_sync: OSError | None = None
         self.hold: threading.Event | None = None
 
     def write(self, fd: int, data: bytes) -> int:
@@ -59,13 +57,9 @@ class CountingOps(FileOps):
 
     def fsync(self, fd: int) -> None:
         self.syncs += 1
-        size = os.fstat(fd).st_size
         if self.hold is not None:
             self.hold.wait(10)
-        if self.fail_sync is not None:
-            raise self.fail_sync
         super().fsync(fd)
-        self.synced = max(self.synced, size)
 
 
 # --- gates ---------------------------------------------------------------------------------------------
@@ -159,46 +153,6 @@ def test_R4_a_sync_that_hangs_can_be_given_up_and_the_log_closed(tmp_path: Path,
         except Exception:
             threading.Event().wait(0.01)
     reopen(JsonlStore(tmp_path), "s")[1].close()
-
-
-def test_R4_a_sync_behind_one_that_was_given_up_vouches_only_for_what_it_saw_synced(tmp_path: Path) -> None:
-    ops = CountingOps()
-    session = flushing(JsonlStore(tmp_path, ops=ops))
-    writer = session.writer
-    assert writer is not None
-    writer.sync()
-    ops.hold = hanging = threading.Event()
-    begun = ops.syncs
-    grow(session)
-    flush(writer, session.lines)
-    given_up = threading.Thread(target=writer.sync)
-    given_up.start()
-    while ops.syncs == begun:
-        time.sleep(0)
-    ops.hold = None
-    grow(session, 3)
-    flush(writer, session.lines)
-    behind = threading.Thread(target=writer.sync)
-    behind.start()
-    behind.join(0.05)  # beside the first one it would be through by now
-    grow(session)
-    flush(writer, session.lines)
-    hanging.set()
-    given_up.join()
-    behind.join()
-    writer.sync()
-    log = tmp_path / "sessions" / "s" / "log.jsonl"
-    assert ops.synced == log.stat().st_size, "no sync that began behind the last event has ended"
-
-    ops.fail_sync = OSError(5, "Input/output error")
-    grow(session)
-    flush(writer, session.lines)
-    with pytest.raises(OSError, match="Input/output"):
-        writer.sync()
-    ops.fail_sync = None
-    writer.sync()  # what the failed one should have covered is written again, at its own place
-    assert log.read_bytes().splitlines() == session.lines
-    writer.close()
 
 
 def test_case_D08_what_failed_is_written_at_the_next_gate(tmp_path: Path) -> None:
