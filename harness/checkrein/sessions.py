@@ -11,6 +11,7 @@ Nothing here writes to the parent, and its lock is not needed.
 from __future__ import annotations
 
 import re
+from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -259,9 +260,11 @@ def _excerpt(text: str, wanted: str) -> str | None:
     if not text:
         return None
     line = " ".join(text.split())
-    place = line.casefold().find(wanted)
-    if place < 0:
+    found = line.casefold().find(wanted)
+    if found < 0:
         return None
+    # Folding makes some letters longer ("ß" is "ss"): where it was found, and where that is in the line, differ.
+    place = bisect_right(range(found + 1), found, key=lambda n: len(line[:n].casefold())) - 1
     begin = max(0, place - EXCERPT_CHARS // 3)
     end = begin + EXCERPT_CHARS
     return f"{'…' if begin else ''}{line[begin:end]}{'…' if end < len(line) else ''}"

@@ -18,7 +18,7 @@ from checkrein.errors import SessionNotFound, StoreError
 from checkrein.memory_store import MemoryStore
 from checkrein.messages import content_text
 from checkrein.recovery import recover
-from checkrein.sessions import fork, repair_stored, rewind, search
+from checkrein.sessions import EXCERPT_CHARS, fork, repair_stored, rewind, search
 from checkrein.testing import ScriptedModel, call
 from checkrein_invariants.checking import check_lines
 from checkrein_persistence import JsonlStore
@@ -316,6 +316,13 @@ def test_search_finds_what_was_said_asked_and_returned(run, store):
     assert not list(search(store, "absent")) and len(list(search(store, "a", limit=2))) == 2
     with pytest.raises(ValueError, match="some text"):
         list(search(store, "  "))
+
+
+@pytest.mark.parametrize("before", ["Straße. " * 100, "ß" * 120, "İ" * 400, "x" * 400])
+def test_search_shows_what_it_found_however_many_letters_fold_to_more(run, store, before):
+    talk(run, store, f"{before}FOUND{before}")
+    (hit,) = search(store, "found")
+    assert "FOUND" in hit.excerpt and len(hit.excerpt) == EXCERPT_CHARS + len("……")
 
 
 # --- the commands -------------------------------------------------------------------------------------------
