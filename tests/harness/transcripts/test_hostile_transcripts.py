@@ -1,8 +1,9 @@
-"""Transcripts with anything in the place of what is expected are repaired; no value is an exception."""
+"""Transcripts with anything in the place of what is expected are repaired, in linear time; no value is an exception."""
 
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -11,15 +12,15 @@ import pytest
 
 from checkrein.transcripts import formats
 from checkrein.transcripts.balance import balance
-from checkrein.transcripts.document import dump, parse
-from checkrein.transcripts.model import Problem
+from checkrein.transcripts.document import Row, dump, parse
+from checkrein.transcripts.model import Call, Item, Problem
 
 DATA = Path(__file__).parents[2] / "data" / "transcripts"
 FORMATS = {name: formats()[name] for name in ("openai-chat", "dsh", "ph", "bub")}
 CALL = {"id": "c1", "function": {"name": "f", "arguments": "{}"}}
 SOURCELESS = {"message": {"content": "x", "source": []}}
 ASKED = {"message": {"content": [{"type": "tool-call"}]}}
-WRONG = (None, True, 7, "x", [], [1], {}, [{"type": "tool-call"}], {"function": "s"}, [{"function": 3, "id": "c1"}])
+WRONG: tuple[Any, ...] = (None, True, 7, "x", [], [1], {}, [{"type": "tool-call"}], {"function": "s"}, [{"id": "c1"}])
 
 
 def sample(name: str) -> list[Any]:
@@ -81,3 +82,29 @@ def test_a_session_log_whose_open_turn_says_nothing() -> None:
         if value["type"] == "turn/start":
             value["data"] = [1]
     assert not left(values, "dsh")
+
+
+@pytest.mark.parametrize("ids", ["none", "one", "strangers"])
+def test_calls_and_results_without_ids_of_their_own_cost_linear_time(ids: str) -> None:
+    def lines_executed(calls: int) -> int:
+        items: list[Item] = []
+        for number in range(calls):
+            call_id, of = {"none": ("", ""), "one": ("c", "c"), "strangers": (f"a{number}", f"b{number}")}[ids]
+            items.append(Item("assistant", Row(number, {}), calls=[Call(call_id, "f", "{}")]))
+            items.append(Item("result", Row(number, {}), call_id=of))
+        lines = 0
+
+        def count(*_: Any) -> Any:
+            nonlocal lines
+            lines += 1
+            return count
+
+        before = sys.gettrace()
+        sys.settrace(count)
+        try:
+            balance(items)
+        finally:
+            sys.settrace(before)
+        return lines
+
+    assert lines_executed(200) < 2.5 * lines_executed(100)
