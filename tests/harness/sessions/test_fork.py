@@ -358,3 +358,12 @@ def test_the_commands(folder):
     assert invoke("search", "absent")[0] == 1
     code, out = invoke("search", "one", "--json", "--limit", "1")
     assert code == 0 and out.startswith('{"session"')
+
+
+def test_a_repair_the_disk_does_not_take_says_so(folder):
+    store, parent = folder
+    log = Path(store.locate(parent))
+    log.write_bytes(log.read_bytes()[:-30])
+    log.with_name("log.torn").mkdir()  # what is torn cannot be set aside
+    with pytest.raises(StoreError, match=f"session {parent} is not repaired: .*Is a directory"):
+        invoke("repair", parent)
