@@ -230,16 +230,15 @@ def search(store: Store, words: str, *, limit: int = 100) -> Iterator[Hit]:
     left = limit
     for info in store.list():
         try:
-            found = recover(store.read(info.id))
-        except StoreError:
+            for event in recover(store.read(info.id)).events:
+                excerpt = _excerpt(text_of(event), wanted)
+                if excerpt is not None:
+                    yield Hit(info.id, event.seq, event.time, event.type, getattr(event, "turn", 0) or 0, excerpt)
+                    left -= 1
+                    if left <= 0:
+                        return
+        except StoreError:  # also in its middle: a long one is read while it is searched
             continue
-        for event in found.events:
-            excerpt = _excerpt(text_of(event), wanted)
-            if excerpt is not None:
-                yield Hit(info.id, event.seq, event.time, event.type, getattr(event, "turn", 0) or 0, excerpt)
-                left -= 1
-                if left <= 0:
-                    return
 
 
 def text_of(event: AnyEvent) -> str:

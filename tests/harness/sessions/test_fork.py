@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -323,6 +324,15 @@ def test_search_shows_what_it_found_however_many_letters_fold_to_more(run, store
     talk(run, store, f"{before}FOUND{before}")
     (hit,) = search(store, "found")
     assert "FOUND" in hit.excerpt and len(hit.excerpt) == EXCERPT_CHARS + len("……")
+
+
+def test_R1_a_search_goes_on_behind_a_long_session_that_is_removed_meanwhile(run, tmp_path):
+    store = JsonlStore(tmp_path, long_bytes=1_000, page_bytes=500)
+    older, newer = (talk(run, store, "here", "and here", says=["a", "b"]) for _ in range(2))
+    hits = search(store, "here")
+    first = next(hits)
+    shutil.rmtree(tmp_path / "sessions" / first.session)
+    assert {hit.session for hit in hits} == {older, newer} - {first.session}
 
 
 # --- the commands -------------------------------------------------------------------------------------------
