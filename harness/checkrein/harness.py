@@ -81,7 +81,7 @@ class Harness:
         store: Store | None = None,
         found: Iterable[Found] | None = None,
     ) -> None:
-        self.workspace = Path(workspace) if workspace is not None else Path.cwd()
+        self.workspace = (Path() if workspace is None else Path(workspace)).absolute()
         self.loaded = loaded = None if config is not None else _load(path, overrides, self.workspace)
         self.config = loaded.config if loaded is not None else config or HarnessConfig()
         self.config_hash = loaded.hash if loaded is not None else ""

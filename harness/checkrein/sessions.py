@@ -11,6 +11,7 @@ Nothing here writes to the parent, and its lock is not needed.
 from __future__ import annotations
 
 import re
+from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -229,16 +230,15 @@ def search(store: Store, words: str, *, limit: int = 100) -> Iterator[Hit]:
     left = limit
     for info in store.list():
         try:
-            found = recover(store.read(info.id))
-        except StoreError:
+            for event in recover(store.read(info.id)).events:
+                excerpt = _excerpt(text_of(event), wanted)
+                if excerpt is not None:
+                    yield Hit(info.id, event.seq, event.time, event.type, getattr(event, "turn", 0) or 0, excerpt)
+                    left -= 1
+                    if left <= 0:
+                        return
+        except StoreError:  # also in its middle: a long one is read while it is searched
             continue
-        for event in found.events:
-            excerpt = _excerpt(text_of(event), wanted)
-            if excerpt is not None:
-                yield Hit(info.id, event.seq, event.time, event.type, getattr(event, "turn", 0) or 0, excerpt)
-                left -= 1
-                if left <= 0:
-                    return
 
 
 def text_of(event: AnyEvent) -> str:
@@ -259,9 +259,11 @@ def _excerpt(text: str, wanted: str) -> str | None:
     if not text:
         return None
     line = " ".join(text.split())
-    place = line.casefold().find(wanted)
-    if place < 0:
+    found = line.casefold().find(wanted)
+    if found < 0:
         return None
+    # Folding makes some letters longer ("ß" is "ss"): where it was found, and where that is in the line, differ.
+    place = bisect_right(range(found + 1), found, key=lambda n: len(line[:n].casefold())) - 1
     begin = max(0, place - EXCERPT_CHARS // 3)
     end = begin + EXCERPT_CHARS
     return f"{'…' if begin else ''}{line[begin:end]}{'…' if end < len(line) else ''}"

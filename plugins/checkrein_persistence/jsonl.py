@@ -53,7 +53,7 @@ class JsonlStore:
 
     Attributes:
         name: what the config's `session.store` says.
-        folder: as given.
+        folder: as given, made absolute: the program, or a tool, may change its working directory.
     """
 
     name = "jsonl"
@@ -67,7 +67,7 @@ class JsonlStore:
         long_bytes: int = LONG_BYTES,
         page_bytes: int = PAGE_BYTES,
     ) -> None:
-        self.folder = Path(folder)
+        self.folder = Path(folder).absolute()
         self._long_bytes = long_bytes
         self._page_bytes = page_bytes
         self._sessions = self.folder / "sessions"
@@ -151,7 +151,7 @@ class JsonlStore:
 
     def list(self) -> Iterator[SessionInfo]:
         """All sessions, newest first; a bad one is listed with its problem."""
-        return iter(list_sessions(self._sessions, self.folder / "index.json"))
+        return iter(list_sessions(self._ops, self._sessions, self.folder / "index.json"))
 
     def locate(self, session_id: str) -> str:
         """The path of the session's log."""
@@ -215,7 +215,7 @@ class JsonlStore:
 
     def _folders(self, log: Path) -> tuple[Path, ...]:
         """The folders whose entries lead to the log; whoever made them may have died before they were synced."""
-        return (log.parent, self._sessions, self.folder, self.folder.absolute().parent)
+        return (log.parent, self._sessions, self.folder, self.folder.parent)
 
     def _live(self, session_id: str) -> JsonlWriter | None:
         writer = self._writers.get(session_id)

@@ -7,14 +7,17 @@ can be deleted, damaged or out of date without any loss.
 from __future__ import annotations
 
 import os
-import threading
 from pathlib import Path
 
 import msgspec
 from msgspec.structs import replace
 
+from checkrein.errors import StoreError
 from checkrein.recovery import summary
-from checkrein.store import SessionInfo
+from checkrein.store import SessionInfo, check_session_id
+
+from .files import FileOps
+from .files import replace as replace_file
 
 __all__ = ["list_sessions"]
 
@@ -39,10 +42,11 @@ class _Index(msgspec.Struct):
 _decoder = msgspec.json.Decoder(_Index)
 
 
-def list_sessions(sessions: Path, index: Path) -> list[SessionInfo]:
+def list_sessions(ops: FileOps, sessions: Path, index: Path) -> list[SessionInfo]:
     """Return all sessions of a folder, newest first.
 
     Args:
+        ops: the file operations, to write the index with.
         sessions: the folder that holds a folder for each.
         index: the index file, read and brought up to date where that is possible.
 
@@ -51,6 +55,7 @@ def list_sessions(sessions: Path, index: Path) -> list[SessionInfo]:
     """
     known = _load(index)
     entries: dict[str, _Entry] = {}
+    bad: list[SessionInfo] = []
     changed = False
     try:
         names = os.listdir(sessions)  # noqa: PTH208 - ten thousand Path objects would cost more than all the rest
@@ -64,15 +69,20 @@ def list_sessions(sessions: Path, index: Path) -> list[SessionInfo]:
         except (FileNotFoundError, NotADirectoryError):
             continue  # no session: a creation that did not come to its end
         except OSError as exc:
-            entries[name] = _Entry(-1, -1, SessionInfo(name, problem=f"cannot be read: {exc}"))
+            bad.append(SessionInfo(name, problem=f"cannot be read: {exc}"))
+            continue
+        try:
+            check_session_id(name)  # no store opens another one, and the index cannot hold every folder's name
+        except StoreError as exc:
+            bad.append(SessionInfo(name, size_bytes=stat.st_size, problem=str(exc)))
             continue
         if entry is None or entry.size != stat.st_size or entry.mtime_ns != stat.st_mtime_ns:
             entry = _Entry(stat.st_size, stat.st_mtime_ns, _describe(name, Path(path), stat.st_size))
             changed = True
         entries[name] = entry
     if changed or len(entries) != len(known):
-        _save(index, entries)
-    return sorted([entry.info for entry in entries.values()], key=_age, reverse=True)
+        _save(ops, index, entries)
+    return sorted([*bad, *(entry.info for entry in entries.values())], key=_age, reverse=True)
 
 
 def _age(info: SessionInfo) -> tuple[int, str]:
@@ -114,14 +124,9 @@ def _load(index: Path) -> dict[str, _Entry]:
     return found.entries if found.version == VERSION else {}
 
 
-def _save(index: Path, entries: dict[str, _Entry]) -> None:
+def _save(ops: FileOps, index: Path, entries: dict[str, _Entry]) -> None:
     """Write the index in one piece; where that fails, the next listing reads the logs again."""
-    kept = {name: entry for name, entry in entries.items() if entry.size >= 0}
-    temporary = index.with_name(f".index.{os.getpid()}.{threading.get_ident()}")
     try:
-        fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-        with os.fdopen(fd, "wb") as file:
-            file.write(msgspec.json.encode(_Index(VERSION, kept)))
-        temporary.replace(index)
+        replace_file(ops, index, msgspec.json.encode(_Index(VERSION, entries)))
     except OSError:
-        temporary.unlink(missing_ok=True)
+        pass

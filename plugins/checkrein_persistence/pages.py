@@ -49,7 +49,6 @@ def pages_of(
     Raises:
         OSError: it cannot be read.
     """
-    path = path.absolute()  # they are read later, perhaps from another working directory
     pages: list[Page[bytes]] = []
     rest = b""
     place = start

@@ -23,7 +23,8 @@ __all__ = ["JsonlWriter"]
 class JsonlWriter:
     """The single writer of a session's log.
 
-    `append` belongs to the loop's thread, `sync` to any other; `close` may come while a sync runs.
+    `append` belongs to the loop's thread, `sync` to any other; `close` may come while a sync runs, and another sync
+    while one that was given up still hangs: it waits for it.
 
     Args:
         ops: the file operations.
@@ -72,6 +73,7 @@ class JsonlWriter:
         self._suspects: set[Path] = set()
         self._folders = list(folders)
         self._guard = threading.Lock()
+        self._turns = threading.Lock()  # two syncs at once would both count what they share as done
         self._syncing = 0
         self._closed = False
 
@@ -132,7 +134,8 @@ class JsonlWriter:
                 raise OSError(errno.EBADF, "the session's writer is closed", str(self._path))
             self._syncing += 1
         try:
-            self._sync()
+            with self._turns:
+                self._sync()
         finally:
             with self._guard:
                 self._syncing -= 1

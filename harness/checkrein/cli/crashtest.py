@@ -146,7 +146,12 @@ def _chosen(total: int, kills: int | None) -> list[int]:
 
 
 def _fresh(folder: Path) -> Path:
-    folder.mkdir(parents=True)
+    try:
+        folder.mkdir(parents=True)
+    except OSError as exc:
+        raise CrashtestError(
+            f"expected to make the folder {folder} for a life, got: {exc}; keep them elsewhere"
+        ) from exc
     return folder
 
 

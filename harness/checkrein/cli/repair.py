@@ -25,11 +25,12 @@ def repair(ctx: click.Context, file: str, out: str, format_: str | None, as_json
     """
     from checkrein.errors import CheckreinError
     from checkrein.transcripts import repair as write_repaired
+    from checkrein.visible import visible
 
     try:
         report = write_repaired(file, out, format=format_)
     except (CheckreinError, OSError) as exc:
-        click.echo(f"checkrein repair: {exc}", err=True)
+        click.echo(visible(f"checkrein repair: {exc}"), err=True)
         ctx.exit(UNREADABLE)
     if as_json:
         changes = [{"line": change.line, "message": change.message} for change in report.changes]
@@ -37,7 +38,7 @@ def repair(ctx: click.Context, file: str, out: str, format_: str | None, as_json
         click.echo(json.dumps(document))
         return
     for change in report.changes:
-        click.echo(f"line {change.line}: {change.message}" if change.line else change.message)
+        click.echo(visible(f"line {change.line}: {change.message}" if change.line else change.message))
     count = len(report.changes)
     words = "no change was needed" if not count else f"{count} change{'' if count == 1 else 's'}"
-    click.echo(f"{out}: {report.format}, {report.messages} messages, {words}")
+    click.echo(visible(f"{out}: {report.format}, {report.messages} messages, {words}"))

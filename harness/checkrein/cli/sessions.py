@@ -77,7 +77,7 @@ def _row(info: SessionInfo) -> str:
 
     when = clock(info.updated_ms) if info.updated_ms else "-".ljust(19)
     title = info.title if info.problem is None else f"{info.title} [{info.problem}]".strip()
-    return f"{info.id}  {when}  {visible(info.agent) or '-'}  {info.events} events  {visible(title)}".rstrip()
+    return f"{visible(info.id)}  {when}  {visible(info.agent) or '-'}  {info.events} events  {visible(title)}".rstrip()
 
 
 def _conversation(store: Store, session_id: str, recovered: Recovered) -> Iterator[str]:

@@ -64,12 +64,16 @@ def rewind(session_id: str, turns: int, config_path: str | None, no_plugin: tupl
 @config_options
 def repair(session_id: str, config_path: str | None, no_plugin: tuple[str, ...]) -> None:
     """Close what a killed process left open in a session. Resuming it does the same."""
+    from checkrein.errors import StoreError
     from checkrein.sessions import repair_stored
     from checkrein.visible import visible
 
     harness = loaded_harness(config_path, no_plugin)
     found = _find(harness, session_id)
-    appended = repair_stored(harness.store, found, harness.event_types)
+    try:
+        appended = repair_stored(harness.store, found, harness.event_types)
+    except OSError as exc:
+        raise StoreError(f"session {found} is not repaired: {exc}; mend that, and repair it again") from exc
     if not appended:
         click.echo(f"session {found}: nothing to repair")
     for event in appended:

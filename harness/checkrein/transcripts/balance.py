@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TypeAlias
 
 from checkrein.derive import WORDS, is_object
 
@@ -43,17 +44,13 @@ class _Group:
         self.arrived: list[Item] = []
         self.late: list[Item] = []  # results that came behind another message
 
-    def take(self, call_id: str) -> int | None:
-        """The first unanswered call with this stored id; any unanswered one for an empty id."""
-        for index, call in enumerate(self.item.calls):
-            if self.results[index] is None and (not call_id or call.stored_id == call_id):
-                return index
-        return None
-
     @property
     def in_place(self) -> bool:
         """Whether every call is answered, behind it and in its order."""
         return not self.late and self.results == self.arrived
+
+
+_Place: TypeAlias = tuple[_Group, int]
 
 
 def balance(items: Sequence[Item]) -> Balanced:
@@ -83,7 +80,7 @@ def balance(items: Sequence[Item]) -> Balanced:
 
 def _name_calls(items: Sequence[Item], out: Balanced) -> None:
     """Give every call an id of its own, and arguments that are an object."""
-    used = {call.id for item in items for call in item.calls}
+    used = {call.id: 2 for item in items for call in item.calls}
     seen: set[str] = set()
     for item in items:
         for call in item.calls:
@@ -106,17 +103,20 @@ def _name_calls(items: Sequence[Item], out: Balanced) -> None:
                 item.changed = True
 
 
-def _free(stem: str, used: set[str]) -> str:
-    number = 2
+def _free(stem: str, used: dict[str, int]) -> str:
+    """An id nobody has; `used` says of each id which number to try behind it, so that equal ones cost linear time."""
+    number = used.get(stem, 2)
     while f"{stem}_{number}" in used:
         number += 1
-    used.add(f"{stem}_{number}")
+    used[stem] = number + 1
+    used[f"{stem}_{number}"] = 2
     return f"{stem}_{number}"
 
 
 def _match(items: Sequence[Item], out: Balanced) -> list[_Group]:
-    """Find the call of each result: the latest that has its id and no result yet."""
+    """Find the call of each result: of the latest answer that has one with its id and no result yet, the first."""
     groups: list[_Group] = []
+    waiting: dict[str, list[_Place]] = {}  # by id, the next one last; a result without an id takes any of them
     answered: set[str] = set()
     behind: _Group | None = None  # the group whose results may stand here
     for item in items:
@@ -125,18 +125,22 @@ def _match(items: Sequence[Item], out: Balanced) -> list[_Group]:
         if item.calls:
             behind = _Group(item)
             groups.append(behind)
+            for index in reversed(range(len(item.calls))):
+                for call_id in {"", item.calls[index].stored_id}:
+                    waiting.setdefault(call_id, []).append((behind, index))
         if item.kind == "mark" and behind is not None:
             behind.last = item
         if item.kind != "result":
             continue
-        group = _owner(groups, item.call_id)
-        if group is None:
+        place = _unanswered(waiting.get(item.call_id, []))
+        if place is None:
             kind = "duplicate result" if item.call_id in answered else "orphan result"
             why = "is answered already" if item.call_id in answered else "was never made"
             message = f"a result for {item.call_id!r}: that call {why}"
             out.found(item.line, kind, message, f"left out the result for {item.call_id!r}")
             continue
-        _assign(group, item, out)
+        group, index = place
+        _assign(group, index, item, out)
         answered.add(item.call_id)
         if group is not behind:
             group.late.append(item)
@@ -145,16 +149,15 @@ def _match(items: Sequence[Item], out: Balanced) -> list[_Group]:
     return groups
 
 
-def _owner(groups: list[_Group], call_id: str) -> _Group | None:
-    for group in reversed(groups):
-        if group.take(call_id) is not None:
-            return group
+def _unanswered(places: list[_Place]) -> _Place | None:
+    while places:
+        group, index = places.pop()
+        if group.results[index] is None:
+            return group, index
     return None
 
 
-def _assign(group: _Group, item: Item, out: Balanced) -> None:
-    index = group.take(item.call_id)
-    assert index is not None
+def _assign(group: _Group, index: int, item: Item, out: Balanced) -> None:
     call = item.call = group.item.calls[index]
     group.results[index] = item
     group.arrived.append(item)
@@ -169,8 +172,7 @@ def _settle(group: _Group, out: Balanced) -> list[Item]:
         return []
     line = group.item.line
     in_order = [result for result in group.results if result is not None]
-    early = [result for result in group.arrived if result not in group.late]
-    for result in group.late or ([] if in_order == group.arrived else early[:1]):
+    for result in group.late or ([] if in_order == group.arrived else group.arrived[:1]):
         name = result.call.id if result.call else ""
         message = f"the result of {name} does not follow its call (line {line}) at once and in the calls' order"
         out.found(result.line, "wrong order", message, f"put the results of line {line} behind it, in its order")

@@ -10,7 +10,7 @@ from typing import Any
 
 from .document import Document, Row
 from .model import Call, Change, Item, Problem
-from .parts import as_arguments, as_text, blocks, member
+from .parts import as_arguments, as_object, as_text, blocks, member
 
 __all__ = ["DshLog", "PhLog"]
 
@@ -75,8 +75,8 @@ class PhLog(DshLog):
 def _item(row: Row) -> Item:
     kind = _KINDS.get(str(member(row.value, "type")), "other")
     data = member(row.value, "data")
-    if kind == "result" and member(row.value, "surfaceOp") not in (None, "append"):
-        kind = "other"  # replaces a result that is there
+    if kind == "result" and (not isinstance(data, dict) or member(row.value, "surfaceOp") not in (None, "append")):
+        kind = "other"  # holds nothing, or replaces a result that is there
     message = member(data, "message")
     content = member(message if isinstance(message, dict) else data, "content")
     item = Item(kind, row, text=as_text(content))
@@ -145,7 +145,7 @@ def _row(item: Item, before: list[Any], place: dict[str, Any]) -> Any:
             message["source"] = {**message["source"], "callId": call_id}
     else:
         data["content"] = _blocks(data, calls, call_id)
-    if item.kind == "result" and ("callId" in data or not isinstance(message, dict)):
+    if item.kind == "result" and ("callId" in data or not isinstance(member(message, "source"), dict)):
         data["callId"] = call_id
     return {**item.row.value, "data": data}
 
@@ -155,8 +155,7 @@ def _blocks(holder: dict[str, Any], calls: Iterator[Call], call_id: str) -> list
 
 
 def _block(block: dict[str, Any], calls: Iterator[Call], call_id: str) -> dict[str, Any]:
-    if block.get("type") == "tool-call":
-        call = next(calls)
+    if block.get("type") == "tool-call" and (call := next(calls, None)) is not None:
         return {**block, "id": call.id, "name": call.name, "arguments": call.arguments}
     if block.get("type") == "tool-result":
         return {**block, "toolCallId": call_id}
@@ -189,7 +188,7 @@ def _close(rows: list[Any]) -> list[Change]:
     if turn is None:
         return []
     line = rows[-1].line if isinstance(rows[-1], Row) else 0
-    data = {name: value for name, value in (member(_value(turn), "data") or {}).items() if name == "turn"}
+    data = {name: value for name, value in as_object(member(_value(turn), "data")).items() if name == "turn"}
     time = member(_value(rows[-1]), "time")
     changes = []
     if step is not None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-__all__ = ["member", "as_text", "blocks", "as_arguments"]
+__all__ = ["member", "as_text", "blocks", "as_arguments", "as_object"]
 
 
 def member(value: Any, *path: str) -> Any:
@@ -38,3 +38,8 @@ def blocks(content: Any) -> list[dict[str, Any]]:
 def as_arguments(value: Any) -> str:
     """Arguments as raw text, whether they are stored as text or as an object."""
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+
+
+def as_object(value: Any) -> dict[str, Any]:
+    """An object; an empty one for anything else."""
+    return value if isinstance(value, dict) else {}

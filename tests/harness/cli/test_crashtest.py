@@ -107,6 +107,12 @@ def test_an_agent_that_fails_unharmed_is_no_test(agent, tmp_path, name, words):
         list(run_crashtest(f"{agent}:{name}", ["one"], tmp_path / "lives", 1))
 
 
+def test_lives_that_were_kept_are_not_overwritten(agent, tmp_path):
+    (tmp_path / "kept" / "whole").mkdir(parents=True)
+    with pytest.raises(CrashtestError, match="keep them elsewhere"):
+        list(run_crashtest(str(agent), ["one"], tmp_path / "kept", 1))
+
+
 @pytest.mark.parametrize("target", ["nowhere.py", "no_such_module_at_all", "json:nothing"])
 def test_a_target_that_is_none_says_what_was_expected(target):
     with pytest.raises(ConfigError, match="expected a"):

@@ -45,3 +45,11 @@ def test_what_is_no_transcript_or_would_be_overwritten_is_refused(tmp_path: Path
     out.write_text("mine")
     assert CliRunner().invoke(repair, [str(file), str(out)]).exit_code == 9
     assert out.read_text() == "mine"
+
+
+def test_a_change_obeys_nothing_that_the_transcript_says(tmp_path: Path) -> None:
+    """An id with a terminal's control sequence in it is written out."""
+    file = tmp_path / "chat.json"
+    file.write_text(json.dumps(BROKEN).replace("c1", r"\u001b[2J"))
+    done = CliRunner().invoke(repair, [str(file), str(tmp_path / "out.json")], color=True)
+    assert done.exit_code == 0 and "answered \\x1b[2J with" in done.output and "\x1b" not in done.output

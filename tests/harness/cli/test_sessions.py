@@ -97,6 +97,12 @@ def test_R1_damage_is_shown_and_never_stops_a_listing(stored):
     assert (code, "damaged" in err) == (9, True)
 
 
+def test_a_listing_obeys_no_folders_name(stored):
+    stored.parent.rename(stored.parent.with_name("\x1b[2J"))
+    code, out, _ = invoke("list")
+    assert code == 0 and out.startswith("\\x1b[2J  ")
+
+
 def test_show_of_a_running_or_killed_session_says_so(stored):
     lines = stored.read_bytes().splitlines(keepends=True)
     stored.write_bytes(b"".join(lines[:8]))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,7 @@ from checkrein.errors import SessionNotFound, StoreError
 from checkrein.memory_store import MemoryStore
 from checkrein.messages import content_text
 from checkrein.recovery import recover
-from checkrein.sessions import fork, repair_stored, rewind, search
+from checkrein.sessions import EXCERPT_CHARS, fork, repair_stored, rewind, search
 from checkrein.testing import ScriptedModel, call
 from checkrein_invariants.checking import check_lines
 from checkrein_persistence import JsonlStore
@@ -318,6 +319,22 @@ def test_search_finds_what_was_said_asked_and_returned(run, store):
         list(search(store, "  "))
 
 
+@pytest.mark.parametrize("before", ["Straße. " * 100, "ß" * 120, "İ" * 400, "x" * 400])
+def test_search_shows_what_it_found_however_many_letters_fold_to_more(run, store, before):
+    talk(run, store, f"{before}FOUND{before}")
+    (hit,) = search(store, "found")
+    assert "FOUND" in hit.excerpt and len(hit.excerpt) == EXCERPT_CHARS + len("……")
+
+
+def test_R1_a_search_goes_on_behind_a_long_session_that_is_removed_meanwhile(run, tmp_path):
+    store = JsonlStore(tmp_path, long_bytes=1_000, page_bytes=500)
+    older, newer = (talk(run, store, "here", "and here", says=["a", "b"]) for _ in range(2))
+    hits = search(store, "here")
+    first = next(hits)
+    shutil.rmtree(tmp_path / "sessions" / first.session)
+    assert {hit.session for hit in hits} == {older, newer} - {first.session}
+
+
 # --- the commands -------------------------------------------------------------------------------------------
 
 
@@ -351,3 +368,12 @@ def test_the_commands(folder):
     assert invoke("search", "absent")[0] == 1
     code, out = invoke("search", "one", "--json", "--limit", "1")
     assert code == 0 and out.startswith('{"session"')
+
+
+def test_a_repair_the_disk_does_not_take_says_so(folder):
+    store, parent = folder
+    log = Path(store.locate(parent))
+    log.write_bytes(log.read_bytes()[:-30])
+    log.with_name("log.torn").mkdir()  # what is torn cannot be set aside
+    with pytest.raises(StoreError, match=f"session {parent} is not repaired: .*Is a directory"):
+        invoke("repair", parent)

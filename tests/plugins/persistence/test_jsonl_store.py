@@ -1,14 +1,12 @@
-"""The JSON Lines store on a real disk: permissions, owners, listing, file systems without links, public cases."""
+"""The JSON Lines store on a real disk: permissions, owners, file systems without links, public cases."""
 
 from __future__ import annotations
 
-import json
 import os
 import stat
 import subprocess
 import sys
 import threading
-import time
 from pathlib import Path
 
 import pytest
@@ -260,84 +258,6 @@ while done < 100:
     found = recover(store.read("s"))
     assert [event.seq for event in found.events] == list(range(201)) and not found.skipped_bytes
     assert sum(getattr(event, "fields", {}).get("by") == "a" for event in found.events) == 100
-
-
-# --- listing -------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("count", [500, pytest.param(10_000, marks=pytest.mark.slow)])
-def test_listing_many_sessions_is_quick(tmp_path: Path, count: int) -> None:
-    lines = sample_lines(40)
-    for n in range(count):
-        folder = tmp_path / f"sessions/s{n}"
-        folder.mkdir(parents=True)
-        (folder / "log.jsonl").write_bytes(b"\n".join(lines[: 3 + n % 30]) + b"\n")
-    store = JsonlStore(tmp_path)
-    assert len(list(store.list())) == count
-    best = 9.0
-    for _ in range(3):
-        begin = time.process_time()
-        infos = list(store.list())
-        best = min(best, time.process_time() - begin)
-    assert len(infos) == count and infos[0].events == 32
-    print(f"{count:,} sessions listed in {best * 1e3:.0f} ms")
-    assert best < 1.0  # the figure is what counts (120 ms for 10,000); this bound only catches a collapse
-
-
-def test_the_index_can_be_lost_damaged_or_out_of_date(tmp_path: Path) -> None:
-    store = JsonlStore(tmp_path)
-    for name in ("a", "b"):
-        store.create(name, sample_lines(3)).close()
-    index = tmp_path / "index.json"
-    right = list(store.list())
-    assert index.exists()
-    for damage in (
-        b"",
-        b"{}",
-        b"[[[",
-        b"\xff" * 90,
-        b'{"version":99,"entries":{}}',
-        b'{"version":1,"entries":{"a":[1,2,3]}}',
-    ):
-        index.write_bytes(damage)
-        assert list(store.list()) == right
-    index.unlink()
-    index.mkdir()
-    assert list(store.list()) == right
-    index.rmdir()
-    list(store.list())
-    _, writer = reopen(store, "a")
-    writer.append(sample_lines(4)[3:])
-    writer.close()
-    assert {info.id: info.events for info in store.list()} == {"a": 4, "b": 3}
-    entries = json.loads(index.read_bytes())["entries"]
-    assert set(entries) == {"a", "b"}
-
-
-def test_R1_sessions_that_cannot_be_read_are_listed_with_their_problem(tmp_path: Path) -> None:
-    store = JsonlStore(tmp_path)
-    store.create("good", sample_lines(3)).close()
-    (tmp_path / "sessions/folder/log.jsonl").mkdir(parents=True)
-    (tmp_path / "sessions/empty").mkdir()
-    (tmp_path / "sessions/stray").write_text("no folder")
-    problems = {info.id: info.problem for info in store.list()}
-    assert problems.pop("good") is None
-    assert set(problems) == {"folder"} and problems["folder"]
-    with pytest.raises(StoreError):
-        store.open("folder")
-
-
-def test_the_listing_reads_only_both_ends_of_a_large_log(tmp_path: Path) -> None:
-    lines = list(sample_lines(3_000))
-    store = JsonlStore(tmp_path)
-    store.create("s", lines).close()
-    (info,) = store.list()
-    assert info.events == 3_000 and info.size_bytes > 200_000 and info.title.startswith("grüße")
-    log = Path(store.locate("s"))
-    with log.open("ab") as file:
-        file.write(b'{"type":"torn')
-    (info,) = store.list()
-    assert info.events == 3_000 and info.problem is None
 
 
 # --- accounts ---------------------------------------------------------------------------------------------
