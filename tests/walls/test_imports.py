@@ -79,7 +79,8 @@ asyncio.run(main())
 """
 LATER = {  # of the standard library, what opening an agent has no use for; asyncio and anyio bring enough
     *("secrets", "hmac", "difflib", "tomllib", "sqlite3", "multiprocessing", "xml", "unittest", "http"),
-    *("shlex", "glob", "cProfile", "pdb", "zoneinfo"),
+    *("shlex", "cProfile", "pdb", "zoneinfo"),
+    *(("glob",) if sys.version_info < (3, 13) else ()),  # pathlib is made of it
 }
 
 

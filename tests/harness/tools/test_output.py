@@ -110,7 +110,8 @@ def test_L9_cycles_and_coroutines_become_error_results() -> None:
     deep: Any = 1
     for _ in range(5_000):
         deep = [deep]
-    assert to_outcome(deep).is_error
+    outcome = to_outcome(deep)  # how deep msgspec goes is Python's; the log goes 100 levels deep
+    assert outcome.is_error or "[nested too deeply]" in content_text(outcome.content)
     assert to_outcome(coroutine()).is_error  # closed: no warning that it was never awaited
 
 
