@@ -7,7 +7,7 @@ from typing import Any
 
 from .document import Document, Row
 from .model import Call, Change, Item, Problem
-from .parts import as_arguments, as_text, member
+from .parts import as_arguments, as_object, as_text, member
 
 __all__ = ["BubTape"]
 
@@ -100,7 +100,11 @@ def _calls_row(item: Item) -> Any:
         return item.row
     payload = dict(item.row.value["payload"])
     payload["calls"] = [
-        {**stored, "id": call.id, "function": {**(stored.get("function") or {}), "arguments": call.arguments}}
+        {
+            **as_object(stored),
+            "id": call.id,
+            "function": {**as_object(member(stored, "function")), "arguments": call.arguments},
+        }
         for stored, call in zip(_list(payload, "calls"), item.calls, strict=True)
     ]
     return {**item.row.value, "payload": payload}
@@ -127,16 +131,14 @@ def _rest(row: dict[str, Any]) -> dict[str, Any]:
 
 
 def _renumber(rows: list[Any]) -> list[Change]:
-    values = [row.value if isinstance(row, Row) else row for row in rows]
-    if not all(isinstance(value, dict) for value in values):
-        return []
-    stored = [value.get("id") for value in values]
-    first = next((number for number in stored if isinstance(number, int)), 1)
-    if stored == list(range(first, first + len(stored))):
-        return []
+    values = [(index, row.value if isinstance(row, Row) else row) for index, row in enumerate(rows)]
+    ours = [(index, value) for index, value in values if isinstance(value, dict)]
+    first = next((value["id"] for _, value in ours if isinstance(value.get("id"), int)), 1)
     moved = 0
-    for index, value in enumerate(values):
-        if value.get("id") != first + index:
-            rows[index] = {**value, "id": first + index}
+    for number, (index, value) in enumerate(ours, first):
+        if value.get("id") != number:
+            rows[index] = {**value, "id": number}
             moved += 1
+    if not moved:
+        return []
     return [Change(0, f"numbered {moved} rows again")]

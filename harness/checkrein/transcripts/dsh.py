@@ -10,7 +10,7 @@ from typing import Any
 
 from .document import Document, Row
 from .model import Call, Change, Item, Problem
-from .parts import as_arguments, as_text, blocks, member
+from .parts import as_arguments, as_object, as_text, blocks, member
 
 __all__ = ["DshLog", "PhLog"]
 
@@ -137,7 +137,7 @@ def _row(item: Item, before: list[Any], place: dict[str, Any]) -> Any:
         return _result(item, before, place)
     call_id = item.call.id if item.call is not None else item.call_id
     calls = iter(item.calls)
-    data = dict(item.row.value["data"])
+    data = dict(as_object(item.row.value.get("data")))
     message = data.get("message")
     if isinstance(message, dict):
         message = data["message"] = {**message, "content": _blocks(message, calls, call_id)}
@@ -189,7 +189,8 @@ def _close(rows: list[Any]) -> list[Change]:
     if turn is None:
         return []
     line = rows[-1].line if isinstance(rows[-1], Row) else 0
-    data = {name: value for name, value in (member(_value(turn), "data") or {}).items() if name == "turn"}
+    opened = as_object(member(_value(turn), "data"))
+    data = {"turn": opened["turn"]} if "turn" in opened else {}
     time = member(_value(rows[-1]), "time")
     changes = []
     if step is not None:

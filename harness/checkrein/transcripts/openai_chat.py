@@ -7,7 +7,7 @@ from typing import Any
 
 from .document import Document
 from .model import Call, Change, Item, Problem
-from .parts import as_text, member
+from .parts import as_object, as_text, member
 
 __all__ = ["OpenAIChat"]
 
@@ -65,12 +65,8 @@ def _message(item: Item) -> dict[str, Any]:
             **stored,
             "id": call.id,
             "type": "function",
-            "function": {**_object(stored.get("function")), "name": call.name, "arguments": call.arguments},
+            "function": {**as_object(stored.get("function")), "name": call.name, "arguments": call.arguments},
         }
         for stored, call in zip(_calls(message), item.calls, strict=True)
     ]
     return message
-
-
-def _object(value: Any) -> dict[str, Any]:
-    return value if isinstance(value, dict) else {}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-__all__ = ["member", "as_text", "blocks", "as_arguments"]
+__all__ = ["member", "as_object", "as_text", "blocks", "as_arguments"]
 
 
 def member(value: Any, *path: str) -> Any:
@@ -15,6 +15,11 @@ def member(value: Any, *path: str) -> Any:
             return None
         value = value.get(name)
     return value
+
+
+def as_object(value: Any) -> dict[str, Any]:
+    """An object; an empty one for anything else."""
+    return value if isinstance(value, dict) else {}
 
 
 def as_text(value: Any) -> str:

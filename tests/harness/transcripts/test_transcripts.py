@@ -318,6 +318,23 @@ def test_no_bytes_are_an_exception(data: bytes) -> None:
         pass
 
 
+ODD: dict[str, tuple[str, Callable[[list[Any]], Any]]] = {
+    "a call that is no object": ("bub.jsonl", lambda v: _set(v, 4, "payload", "calls", 0, None)),
+    "a function that is no object": ("bub.jsonl", lambda v: _set(v, 4, "payload", "calls", 0, "function", "ls")),
+    "a row that is no object, and a number too many": ("bub.jsonl", lambda v: [*v[:3], "x", *v[4:]]),
+    "a result without data": ("dsh.jsonl", lambda v: [*v[:5], {"type": "tool/result", "seq": 5}, *v[6:]]),
+    "an open turn that says nothing": ("dsh.jsonl", lambda v: [{**v[0], "data": "x"}, *v[1:4]]),
+}
+
+
+@pytest.mark.parametrize("case", ODD)
+def test_rows_of_any_shape_are_repaired(case: str, tmp_path: Path) -> None:
+    sample, change = ODD[case]
+    out = tmp_path / "copy.jsonl"
+    repair(written(tmp_path, change(rows(sample))), out, format=SAMPLES[sample])
+    assert check(out, format=SAMPLES[sample]).ok
+
+
 # --- the edges -----------------------------------------------------------------------------------------
 
 
