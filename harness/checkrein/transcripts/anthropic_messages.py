@@ -8,7 +8,7 @@ from typing import Any
 
 from .document import Document, Row
 from .model import Call, Change, Item, Problem
-from .parts import as_arguments, as_text, blocks, member
+from .parts import as_arguments, as_text, blocks, member, odd_id
 
 __all__ = ["AnthropicMessages"]
 
@@ -43,8 +43,8 @@ class AnthropicMessages:
                 continue
             results = [n for n, block in enumerate(content) if kind == "user" and block.get("type") == "tool_result"]
             for n in results:
-                text = as_text(content[n].get("content"))
-                items.append(Item("result", row, n, text=text, call_id=as_text(content[n].get("tool_use_id"))))
+                text, stored = as_text(content[n].get("content")), content[n].get("tool_use_id")
+                items.append(Item("result", row, n, text=text, call_id=as_text(stored), odd=odd_id(stored)))
             if len(results) < len(content) or not content:
                 items.append(Item(kind, row, text=as_text([b for b in content if b.get("type") == "text"])))
         return items, []
@@ -70,7 +70,9 @@ class AnthropicMessages:
 
 
 def _call(block: dict[str, Any]) -> Call:
-    return Call(as_text(block.get("id")), as_text(block.get("name")), as_arguments(block.get("input")))
+    stored = block.get("input")
+    odd = odd_id(block.get("id")) or ("the input" if isinstance(stored, str) else "")
+    return Call(as_text(block.get("id")), as_text(block.get("name")), as_arguments(stored), odd=odd)
 
 
 def _other(item: Item) -> Any:

@@ -7,7 +7,7 @@ from typing import Any
 
 from .document import Document, Row
 from .model import Call, Change, Item, Problem
-from .parts import as_arguments, as_object, as_text, member
+from .parts import as_arguments, as_object, as_text, member, odd_id
 
 __all__ = ["BubTape"]
 
@@ -72,10 +72,9 @@ def _list(payload: Any, name: str) -> list[Any]:
 
 
 def _call(call: Any) -> Call:
-    function = member(call, "function")
-    return Call(
-        as_text(member(call, "id")), as_text(member(function, "name")), as_arguments(member(function, "arguments"))
-    )
+    function, stored = member(call, "function"), member(call, "id")
+    arguments = as_arguments(member(function, "arguments"))
+    return Call(as_text(stored), as_text(member(function, "name")), arguments, odd=odd_id(stored))
 
 
 def _shown(result: Any) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-__all__ = ["member", "as_object", "as_text", "blocks", "as_arguments"]
+__all__ = ["member", "as_object", "as_text", "blocks", "as_arguments", "odd_id"]
 
 
 def member(value: Any, *path: str) -> Any:
@@ -31,6 +31,11 @@ def as_text(value: Any) -> str:
     if isinstance(value, list):
         return "".join(as_text(member(block, "text")) for block in value)
     return ""
+
+
+def odd_id(value: Any) -> str:
+    """`the id` if it is not stored as text: no server takes a number for the text of the same digits."""
+    return "" if value is None or isinstance(value, str) else "the id"
 
 
 def blocks(content: Any) -> list[dict[str, Any]]:

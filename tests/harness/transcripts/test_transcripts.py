@@ -108,6 +108,14 @@ OPENAI: dict[str, tuple[Callable[[list[Any]], list[Any]], list[tuple[int, str]]]
         lambda v: _set(_set(v, 7, "tool_calls", 0, "id", "call_a"), 8, "tool_call_id", "call_a"),
         [(8, "duplicate id")],
     ),
+    "ids that are numbers": (
+        lambda v: _set(_set(v, 7, "tool_calls", 0, "id", 7), 8, "tool_call_id", 7),
+        [(8, "type"), (9, "type")],
+    ),
+    "arguments that are an object": (
+        lambda v: _set(v, 7, "tool_calls", 0, "function", "arguments", {"city": "Oslo"}),
+        [(8, "type")],
+    ),
     "half arguments": (
         lambda v: _set(v, 7, "tool_calls", 0, "function", "arguments", '{"city": "Os'),
         [(8, "arguments")],
@@ -156,6 +164,22 @@ def test_anthropic_results_go_into_the_users_message(tmp_path: Path) -> None:
     assert [block["type"] for block in content] == ["tool_result", "tool_result", "text"]
     assert [block.get("tool_use_id") for block in content[:2]] == ["toolu_1", "toolu_2"]
     assert out[1]["content"][0]["signature"] == "c2ln", "opaque data is not touched"
+
+
+def test_anthropic_input_that_is_text_is_written_as_the_object_it_holds(tmp_path: Path) -> None:
+    messages = rows("anthropic-messages.json")
+    call = messages[5]["content"][-1]
+    held, call["input"] = call["input"], json.dumps(call["input"])
+    path = tmp_path / "broken.json"
+    path.write_text(json.dumps(messages))
+    assert [problem.kind for problem in check(path).problems] == ["type"]
+    assert json.loads(repaired(path, tmp_path).read_text())[5]["content"][-1]["input"] == held
+
+
+def test_a_session_logs_id_that_is_a_number_is_written_as_text(tmp_path: Path) -> None:
+    values = json.loads(json.dumps(rows("dsh.jsonl")).replace('"c1"', "7"))
+    out = [json.loads(line) for line in repaired(written(tmp_path, values), tmp_path).read_text().splitlines()]
+    assert (out[3]["data"]["content"][0]["id"], out[5]["data"]["callId"]) == ("7", "7")
 
 
 def test_anthropic_cut_behind_a_call(tmp_path: Path) -> None:
