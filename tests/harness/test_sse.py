@@ -139,3 +139,14 @@ def test_a_nested_call_names_its_parent():
     assert to_sse(nested)[1]["parent_id"] == "c1.1.1"
     plain = ToolCall(ToolCalled(3, 0, turn=1, step=1, call_id="c1.1.1", name="add"), "{}")
     assert "parent_id" not in to_sse(plain)[1]
+
+
+def test_half_a_character_in_a_delta_is_a_frame_too(run, scripted):
+    """A pair split over two chunks (L9) is whole again for who joins the deltas, and no frame breaks the stream."""
+    items = turn_of(run, scripted([text("a\u2028\n\ud83d"), text("\ude00"), text(" \ud83d!")]))
+    frames = [frame(item.item, item.seq) for item in items]
+    assert all(made.count(b"\n") == 4 and b"\r" not in made for made in frames)
+    data = [json.loads(made.split(b"\n")[2][6:]) for made in frames if made.split(b"\n")[1] == b"event: text"]
+    joined = "".join(payload["delta"] for payload in data).encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    assert joined == "a\u2028\n\U0001f600 \ufffd!"
+    assert [payload["turn"] for payload in data] == [1, 1, 1]
