@@ -40,7 +40,7 @@ async def main() -> None:
                         if "north" in arguments:
                             agent.steer("and to the south?")
                     case ToolResult():
-                        print("->", item.event.content[0].text)
+                        print("->", item.content[0].text)
         result = await turn.result()
         shown = ("turn/start", "user/message", "steering/message", "turn/end")
         kinds = " ".join(event.type for event in result.events if event.type in shown)

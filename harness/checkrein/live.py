@@ -17,9 +17,10 @@ from msgspec import Struct
 
 from .chunks import Chunk, TextChunk, ThinkingChunk
 from .errors import AgentDisposed
-from .events import AnyEvent, AssistantAnswer, InboxDiscarded, StepStart, ToolCalled, ToolResulted, UserInput
+from .events import AnyEvent, AssistantAnswer, InboxDiscarded, StepStart, ToolCalled, ToolEnded, ToolResulted, UserInput
 from .events import TurnEnd as TurnEnded
-from .messages import CallBlock
+from .log import place_of
+from .messages import CallBlock, Content
 
 if TYPE_CHECKING:
     from .agents import AgentLike, Receipt
@@ -85,9 +86,20 @@ class ToolProgress(Struct, frozen=True, gc=False):
 
 
 class ToolResult(Struct, frozen=True):
-    """A call has its result."""
+    """A call has its result; one that was done before an earlier sibling has what it gave in its `tool/end`."""
 
     event: ToolResulted
+    ended: ToolEnded | None = None
+
+    @property
+    def content(self) -> Content:
+        """What it gave, as the model sees it."""
+        return (self.event if self.ended is None else self.ended).content or []
+
+    @property
+    def value(self) -> Any:
+        """The structured value it gave, None without one."""
+        return (self.event if self.ended is None else self.ended).value
 
     @property
     def call_id(self) -> str:
@@ -216,8 +228,15 @@ def live_item(events: Sequence[AnyEvent], place: int) -> Live:
     if type(event) is ToolCalled:
         return ToolCall(event, _arguments(events, place, event.call_id))
     if type(event) is ToolResulted:
-        return ToolResult(event)
+        return ToolResult(event, None if event.end is None else _ended(events, event))
     return TurnEnd(event) if type(event) is TurnEnded else event
+
+
+def _ended(events: Sequence[AnyEvent], result: ToolResulted) -> ToolEnded | None:
+    """The `tool/end` a result names; None if it is lost."""
+    place = place_of(events, result.end or 0)
+    ended = events[place] if place < len(events) else None
+    return ended if type(ended) is ToolEnded and ended.call_id == result.call_id else None
 
 
 def _arguments(events: Sequence[AnyEvent], place: int, call_id: str) -> str:

@@ -71,8 +71,8 @@ def _result(item: ToolResult) -> dict[str, Any]:
         "turn": event.turn,
         "id": event.call_id,
         "ok": not event.is_error,
-        "value": event.value,
-        "render": content_text(event.content or ()),
+        "value": item.value,
+        "render": content_text(item.content),
         "error": error if error is not None or not event.is_error else "error",
         "decision": event.decision,
     }

@@ -5,9 +5,22 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import anyio
 import pytest
 
-from checkrein import Agent, Retry, StepReset, TextDelta, ThinkingDelta, ToolCall, ToolProgress, hookimpl, to_sse, tool
+from checkrein import (
+    Agent,
+    Retry,
+    StepReset,
+    TextDelta,
+    ThinkingDelta,
+    ToolCall,
+    ToolProgress,
+    ToolResult,
+    hookimpl,
+    to_sse,
+    tool,
+)
 from checkrein.events import Cause, Reason, TurnEnd
 from checkrein.live import TurnEnd as TurnEndItem
 from checkrein.sse import frame
@@ -139,6 +152,39 @@ def test_a_nested_call_names_its_parent():
     assert to_sse(nested)[1]["parent_id"] == "c1.1.1"
     plain = ToolCall(ToolCalled(3, 0, turn=1, step=1, call_id="c1.1.1", name="add"), "{}")
     assert "parent_id" not in to_sse(plain)[1]
+
+
+def test_a_result_that_waited_for_its_elder_sibling_shows_what_it_gave(run, scripted):
+    """Its content stands in its tool/end (X1); a page must not have to know that."""
+
+    @tool(read_only=True)
+    async def late(text: str) -> str:
+        """Give a text, an hour later."""
+        await anyio.sleep(3600)
+        return text
+
+    @tool(read_only=True)
+    async def soon(text: str) -> dict[str, str]:
+        """Give an object at once."""
+        return {"text": text}
+
+    async def main() -> list[Any]:
+        async with (
+            Agent(
+                scripted([call("late", {"text": "a"}), call("soon", {"text": "b"})], "ok"), tools=[late, soon]
+            ) as agent,
+            agent.stream("go") as turn,
+        ):
+            return [item async for item in turn if isinstance(item, ToolResult)]
+
+    first, second = run(main)
+    assert second.event.end is not None and second.event.content is None
+    assert [item.content[0].text for item in (first, second)] == ["a", '{"text":"b"}']
+    payloads = [to_sse(item)[1] for item in (first, second)]
+    assert [(payload["render"], payload["value"]) for payload in payloads] == [
+        ("a", None),
+        ('{"text":"b"}', {"text": "b"}),
+    ]
 
 
 def test_half_a_character_in_a_delta_is_a_frame_too(run, scripted):
