@@ -6,6 +6,7 @@ connection resumes from the log. Names and fields are those of the seed's bus wh
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import msgspec
@@ -14,7 +15,6 @@ from .codec import encode
 from .events import AnyEvent, Event, FreeEvent, Reason
 from .live import Live, StepReset, TextDelta, ThinkingDelta, ToolCall, ToolProgress, ToolResult, TurnEnd
 from .messages import content_text
-from .text import clean_json
 
 __all__ = ["to_sse", "frame"]
 
@@ -52,8 +52,8 @@ def frame(item: Live, seq: int = -1) -> bytes:
     name, payload = to_sse(item, seq)
     try:
         data = msgspec.json.encode(payload)
-    except UnicodeEncodeError:  # half a surrogate pair in a delta, which is cleaned behind the stream only (L9)
-        data = msgspec.json.encode(clean_json(payload)[0])
+    except UnicodeEncodeError:  # half of a surrogate pair: a delta is as it came, and the page joins it with the next
+        data = json.dumps(payload).encode()
     return b"id: %d\nevent: %s\ndata: %s\n\n" % (payload["seq"], name.encode(), data)
 
 

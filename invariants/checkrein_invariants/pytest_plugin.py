@@ -97,7 +97,9 @@ def _problems(watch: Watch, ended: bool, last: bool) -> list[str]:
 # --- the hooks of pytest -----------------------------------------------------------------------------
 
 _KEY = pytest.StashKey[OracleFixture]()
-_current: list[OracleFixture] = []
+# The test that runs, None while it is not watched; below it the one that runs it, in the same process (pytester).
+_current: list[OracleFixture | None] = []
+_runs: list[pytest.Config] = []  # the runs that watch, an inner one last
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -113,6 +115,7 @@ def pytest_configure(config: pytest.Config) -> None:
         raise pytest.UsageError(f"checkrein_oracle: expected on, off or deep, got {mode!r}")
     if mode == "off":
         return
+    _runs.append(config)
     if (module := sys.modules.get(_SESSION)) is not None:
         _attach(module)
     else:
@@ -120,17 +123,30 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:
-    """Stop waiting and watching."""
+    """Stop waiting and watching, unless a run around this one goes on."""
+    if config in _runs:
+        _runs.remove(config)
+    if _runs:
+        return
     sys.meta_path[:] = [finder for finder in sys.meta_path if not isinstance(finder, _Waiting)]
     module = sys.modules.get(_SESSION)
     if module is not None and _watch in module.WATCHERS:
         module.WATCHERS.remove(_watch)
 
 
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_runtest_protocol() -> Generator[None, Any, Any]:
+    """A test's place in the pile, however it is left."""
+    _current.append(None)
+    try:
+        return (yield)
+    finally:
+        _current.pop()
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup(item: pytest.Item) -> None:
     """Begin to watch: fixtures may make agents."""
-    _current.clear()
     marker = item.get_closest_marker(_MARKER)
     mode = item.config.getini("checkrein_oracle")
     item.stash[_KEY] = oracle = OracleFixture(mode == "deep")
@@ -138,15 +154,15 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
         if not (marker.kwargs.get("reason") or marker.args):
             pytest.fail(f"the marker {_MARKER} needs a reason: say what the test breaks, and why", pytrace=False)
     elif mode != "off":
-        _current.append(oracle)
+        _current[-1] = oracle
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_call(item: pytest.Item) -> Generator[None, Any, Any]:
     """Fail a test that passed although a rule was broken."""
     result = yield
-    if _current:
-        _raise(_current[0].problems(ended=False))
+    if (oracle := _current[-1]) is not None:
+        _raise(oracle.problems(ended=False))
     return result
 
 
@@ -154,7 +170,7 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, Any, Any]:
 def pytest_runtest_teardown(item: pytest.Item) -> Generator[None, Any, Any]:
     """Check the ends, after all fixtures are closed."""
     result = yield
-    oracle = _current.pop() if _current else None
+    oracle, _current[-1] = _current[-1], None
     if oracle is not None:
         problems = oracle.problems(ended=True)
         item.stash[_KEY] = OracleFixture(False)
@@ -179,7 +195,8 @@ def checkrein_oracle(request: pytest.FixtureRequest) -> OracleFixture:
 
 
 def _watch(session: Any) -> Any:
-    return _current[0].watch(session) if _current else None
+    oracle = _current[-1] if _current else None
+    return None if oracle is None else oracle.watch(session)
 
 
 def _attach(module: ModuleType) -> None:

@@ -171,7 +171,12 @@ def test_X1_the_result_of_a_call_that_ended_before_its_sibling_is_shown(run, scr
     assert (to_sse(early)[1]["render"], to_sse(early)[1]["value"]) == ("3", 3)
 
 
-def test_L9_half_a_surrogate_pair_does_not_break_the_frame():
-    """The frame is UTF-8, whatever a delta holds."""
-    raw = frame(TextDelta(1, 2, 0, "\ud83d"), 7)
-    assert json.loads(raw.split(b"data: ")[1])["delta"] == "\ufffd"
+def test_half_a_character_in_a_delta_is_a_frame_too(run, scripted):
+    """A pair split over two chunks (L9) is whole again for who joins the deltas, and no frame breaks the stream."""
+    items = turn_of(run, scripted([text("a\u2028\n\ud83d"), text("\ude00"), text(" \ud83d!")]))
+    frames = [frame(item.item, item.seq) for item in items]
+    assert all(made.count(b"\n") == 4 and b"\r" not in made for made in frames)
+    data = [json.loads(made.split(b"\n")[2][6:]) for made in frames if made.split(b"\n")[1] == b"event: text"]
+    joined = "".join(payload["delta"] for payload in data).encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    assert joined == "a\u2028\n\U0001f600 \ufffd!"
+    assert [payload["turn"] for payload in data] == [1, 1, 1]

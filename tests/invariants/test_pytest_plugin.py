@@ -152,6 +152,24 @@ def test_another_word_is_a_usage_error(tmp_path: Path) -> None:
     assert "checkrein_oracle: expected on, off or deep, got 'maybe'" in run_tests(tmp_path, mode="maybe")["text"]
 
 
+INNER = """
+pytest_plugins = ["pytester"]
+
+def test_around(pytester):
+    pytester.makepyfile("def test_inner(): pass")
+    pytester.runpytest_inprocess("-p", "no:cacheprovider").assert_outcomes(passed=1)
+    talk(Lies())
+
+def test_behind(): talk(Lies())
+"""
+
+
+def test_a_run_inside_of_a_test_leaves_the_oracle_where_it_was(tmp_path: Path) -> None:
+    """Whoever tests a pytest plugin runs pytest in the process of the test; it must not end the outer run's watch."""
+    out = run_tests(tmp_path, INNER)
+    assert (out["test_around"], out["test_behind"]) == ("FAILED", "FAILED"), out["text"]
+
+
 @pytest.mark.parametrize("where", ["head", "inside"])
 def test_P3_only_the_standard_library_until_checkrein_is_imported(tmp_path: Path, where: str) -> None:
     head = """

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from .document import Document, Row
 from .model import Call, Change, Item, Problem
-from .parts import as_arguments, as_text, blocks, member
+from .parts import as_arguments, as_object, as_text, blocks, member, odd_id
 
 __all__ = ["AnthropicMessages"]
 
@@ -43,11 +43,11 @@ class AnthropicMessages:
                 continue
             results = [n for n, block in enumerate(content) if kind == "user" and block.get("type") == "tool_result"]
             for n in results:
-                text = as_text(content[n].get("content"))
-                items.append(Item("result", row, n, text=text, call_id=as_text(content[n].get("tool_use_id"))))
+                text, stored = as_text(content[n].get("content")), content[n].get("tool_use_id")
+                items.append(Item("result", row, n, text=text, call_id=as_text(stored), odd=odd_id(stored)))
             if len(results) < len(content) or not content:
                 items.append(Item(kind, row, text=as_text([b for b in content if b.get("type") == "text"])))
-        return items, []
+        return items, [Problem(line, "wrong order", message) for line, message, _ in _scattered(document)]
 
     def write(self, document: Document, items: Iterable[Item]) -> tuple[list[Any], list[Change]]:
         """The results of a step and what the user said in the same message become one message."""
@@ -66,11 +66,26 @@ class AnthropicMessages:
                 rows.append(_user([item]) if item.kind == "user" else _other(item))
         if waiting:
             rows.append(_user(waiting))
-        return rows, []
+        return rows, [Change(line, change) for line, _, change in _scattered(document)]
+
+
+def _scattered(document: Document) -> Iterator[tuple[int, str, str]]:
+    """Where results stand behind other blocks of their message, or in a second message: line, problem, change."""
+    only_results = False
+    for row in document.rows:
+        content = blocks(member(row.value, "content")) if member(row.value, "role") == "user" else []
+        results = [n for n, block in enumerate(content) if block.get("type") == "tool_result"]
+        if results != list(range(len(results))):
+            yield row.line, "results stand behind other blocks of their message", "put the results first"
+        elif results and only_results:
+            yield row.line, "the results of one answer stand in several messages", "put the results into one message"
+        only_results = bool(content) and len(results) == len(content)
 
 
 def _call(block: dict[str, Any]) -> Call:
-    return Call(as_text(block.get("id")), as_text(block.get("name")), as_arguments(block.get("input")))
+    stored = block.get("input")
+    odd = odd_id(block.get("id")) or ("the input" if isinstance(stored, str) else "")
+    return Call(as_text(block.get("id")), as_text(block.get("name")), as_arguments(stored), odd=odd)
 
 
 def _other(item: Item) -> Any:
@@ -101,7 +116,7 @@ def _user(items: list[Item]) -> Any:
         else:
             call_id = item.call.id if item.call is not None else item.call_id
             content.append({**stored[item.part], "tool_use_id": call_id})
-    return {"role": "user", "content": content}
+    return {**as_object(row.value if row is not None else None), "role": "user", "content": content}
 
 
 def _is_whole(row: Row, items: list[Item]) -> bool:
@@ -110,6 +125,9 @@ def _is_whole(row: Row, items: list[Item]) -> bool:
     content = blocks(member(row.value, "content"))
     results = [n for n, block in enumerate(content) if block.get("type") == "tool_result"]
     has_rest = len(results) < len(content) or not content
-    return [item.part for item in items if item.kind == "result"] == results and has_rest == (
-        items[-1].kind != "result"
+    is_first = results == list(range(len(results)))
+    return (
+        is_first
+        and [item.part for item in items if item.kind == "result"] == results
+        and has_rest == (items[-1].kind != "result")
     )

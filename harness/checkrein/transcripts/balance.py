@@ -95,12 +95,21 @@ def _name_calls(items: Sequence[Item], out: Balanced) -> None:
                 out.found(item.line, "duplicate id", message, f"renamed the later one to {call.id}")
                 item.changed = True
             seen.add(call.id)
+            _convert(item, call.odd, call.id, out)
             if not is_object(call.arguments):
                 shown = call.arguments[:60]
                 message = f"the arguments of {call.id} are no JSON object: {shown!r}"
                 out.found(item.line, "arguments", message, f"replaced the arguments of {call.id} by {{}}")
                 call.arguments = "{}"
                 item.changed = True
+
+
+def _convert(item: Item, odd: str, call_id: str, out: Balanced) -> None:
+    """Have a row written anew in which something stands as another type than the format has."""
+    if odd:
+        message = f"{odd} of {call_id!r} is not of the type that the format has"
+        out.found(item.line, "type", message, f"wrote {odd} of {call_id} as the type that the format has")
+        item.changed = True
 
 
 def _free(stem: str, used: dict[str, int]) -> str:
@@ -164,6 +173,7 @@ def _assign(group: _Group, index: int, item: Item, out: Balanced) -> None:
     if not item.call_id and call.stored_id:
         out.found(item.line, "missing id", "a result does not say whose it is", f"took it as the one of {call.id}")
     item.changed = item.changed or item.call_id != call.id
+    _convert(item, item.odd, call.id, out)
 
 
 def _settle(group: _Group, out: Balanced) -> list[Item]:

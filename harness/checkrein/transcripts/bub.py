@@ -7,7 +7,7 @@ from typing import Any
 
 from .document import Document, Row
 from .model import Call, Change, Item, Problem
-from .parts import as_arguments, as_object, as_text, member
+from .parts import as_arguments, as_object, as_text, member, odd_id
 
 __all__ = ["BubTape"]
 
@@ -72,10 +72,9 @@ def _list(payload: Any, name: str) -> list[Any]:
 
 
 def _call(call: Any) -> Call:
-    function = member(call, "function")
-    return Call(
-        as_text(member(call, "id")), as_text(member(function, "name")), as_arguments(member(function, "arguments"))
-    )
+    function, stored = member(call, "function"), member(call, "id")
+    arguments = as_arguments(member(function, "arguments"))
+    return Call(as_text(stored), as_text(member(function, "name")), arguments, odd=odd_id(stored))
 
 
 def _shown(result: Any) -> str:
@@ -132,14 +131,13 @@ def _rest(row: dict[str, Any]) -> dict[str, Any]:
 
 def _renumber(rows: list[Any]) -> list[Change]:
     values = [(index, row.value if isinstance(row, Row) else row) for index, row in enumerate(rows)]
-    values = [(index, value) for index, value in values if isinstance(value, dict)]
-    stored = [value.get("id") for _, value in values]
-    first = next((number for number in stored if isinstance(number, int)), 1)
-    if stored == list(range(first, first + len(stored))):
-        return []
+    ours = [(index, value) for index, value in values if isinstance(value, dict)]
+    first = next((value["id"] for _, value in ours if isinstance(value.get("id"), int)), 1)
     moved = 0
-    for number, (index, value) in enumerate(values, first):
+    for number, (index, value) in enumerate(ours, first):
         if value.get("id") != number:
             rows[index] = {**value, "id": number}
             moved += 1
+    if not moved:
+        return []
     return [Change(0, f"numbered {moved} rows again")]

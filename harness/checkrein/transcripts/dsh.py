@@ -10,7 +10,7 @@ from typing import Any
 
 from .document import Document, Row
 from .model import Call, Change, Item, Problem
-from .parts import as_arguments, as_object, as_text, blocks, member
+from .parts import as_arguments, as_object, as_text, blocks, member, odd_id
 
 __all__ = ["DshLog", "PhLog"]
 
@@ -81,16 +81,18 @@ def _item(row: Row) -> Item:
     content = member(message if isinstance(message, dict) else data, "content")
     item = Item(kind, row, text=as_text(content))
     if kind == "assistant":
-        item.calls = [
-            Call(as_text(block.get("id")), as_text(block.get("name")), as_arguments(block.get("arguments")))
-            for block in blocks(content)
-            if block.get("type") == "tool-call"
-        ]
+        item.calls = [_call(block) for block in blocks(content) if block.get("type") == "tool-call"]
     elif kind == "result":
         part = next((block for block in blocks(content) if block.get("type") == "tool-result"), {})
         item.text = as_text(part.get("content")) or item.text
-        item.call_id = as_text(member(data, "callId") or part.get("toolCallId") or member(message, "source", "callId"))
+        stored = member(data, "callId") or part.get("toolCallId") or member(message, "source", "callId")
+        item.call_id, item.odd = as_text(stored), odd_id(stored)
     return item
+
+
+def _call(block: dict[str, Any]) -> Call:
+    stored = block.get("id")
+    return Call(as_text(stored), as_text(block.get("name")), as_arguments(block.get("arguments")), odd=odd_id(stored))
 
 
 def _numbering(rows: Iterable[Row]) -> list[Problem]:
@@ -137,7 +139,7 @@ def _row(item: Item, before: list[Any], place: dict[str, Any]) -> Any:
         return _result(item, before, place)
     call_id = item.call.id if item.call is not None else item.call_id
     calls = iter(item.calls)
-    data = dict(item.row.value["data"])
+    data = dict(as_object(item.row.value.get("data")))
     message = data.get("message")
     if isinstance(message, dict):
         message = data["message"] = {**message, "content": _blocks(message, calls, call_id)}

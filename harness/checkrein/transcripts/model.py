@@ -31,12 +31,14 @@ class Call:
         name: the tool's name.
         arguments: their raw text.
         stored_id: the id that stands in the file.
+        odd: what of it is stored as another type than the format has, as `the id`; empty if nothing.
     """
 
     id: str
     name: str
     arguments: str
     stored_id: str = ""
+    odd: str = ""
 
 
 @dataclass(slots=True, eq=False)
@@ -52,6 +54,7 @@ class Item:
         calls: an assistant's calls.
         call_id: the call a result answers, empty if it does not say.
         call: that call, once it is known.
+        odd: as a call's, of a result.
         changed: whether its row has to be written anew.
     """
 
@@ -62,6 +65,7 @@ class Item:
     calls: list[Call] = field(default_factory=list)
     call_id: str = ""
     call: Call | None = None
+    odd: str = ""
     changed: bool = False
 
     @property
@@ -77,7 +81,7 @@ class Problem:
     Attributes:
         line: where, from 1; 0 if it has no line.
         kind: `orphan call`, `orphan result`, `duplicate result`, `wrong order`, `missing id`, `duplicate id`,
-            `arguments`, `numbering`, `open turn` or `unreadable`.
+            `arguments`, `type`, `numbering`, `open turn` or `unreadable`.
         message: what, with the ids concerned.
     """
 

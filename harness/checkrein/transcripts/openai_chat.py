@@ -7,7 +7,7 @@ from typing import Any
 
 from .document import Document
 from .model import Call, Change, Item, Problem
-from .parts import as_object, as_text, member
+from .parts import as_arguments, as_object, as_text, member, odd_id
 
 __all__ = ["OpenAIChat"]
 
@@ -35,7 +35,8 @@ class OpenAIChat:
             if kind == "assistant":
                 item.calls = [_call(call) for call in _calls(row.value)]
             elif kind == "result":
-                item.call_id = as_text(member(row.value, "tool_call_id"))
+                item.call_id = as_text(stored := member(row.value, "tool_call_id"))
+                item.odd = odd_id(stored)
             items.append(item)
         return items, []
 
@@ -51,7 +52,9 @@ def _calls(message: dict[str, Any]) -> list[dict[str, Any]]:
 
 def _call(call: dict[str, Any]) -> Call:
     function = call.get("function")
-    return Call(as_text(call.get("id")), as_text(member(function, "name")), as_text(member(function, "arguments")))
+    arguments = member(function, "arguments")
+    odd = odd_id(call.get("id")) or ("the arguments" if isinstance(arguments, dict) else "")  # as Ollama has them
+    return Call(as_text(call.get("id")), as_text(member(function, "name")), as_arguments(arguments), odd=odd)
 
 
 def _message(item: Item) -> dict[str, Any]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-__all__ = ["member", "as_text", "blocks", "as_arguments", "as_object"]
+__all__ = ["member", "as_object", "as_text", "blocks", "as_arguments", "odd_id"]
 
 
 def member(value: Any, *path: str) -> Any:
@@ -15,6 +15,11 @@ def member(value: Any, *path: str) -> Any:
             return None
         value = value.get(name)
     return value
+
+
+def as_object(value: Any) -> dict[str, Any]:
+    """An object; an empty one for anything else."""
+    return value if isinstance(value, dict) else {}
 
 
 def as_text(value: Any) -> str:
@@ -28,6 +33,11 @@ def as_text(value: Any) -> str:
     return ""
 
 
+def odd_id(value: Any) -> str:
+    """`the id` if it is not stored as text: no server takes a number for the text of the same digits."""
+    return "" if value is None or isinstance(value, str) else "the id"
+
+
 def blocks(content: Any) -> list[dict[str, Any]]:
     """Content as blocks."""
     if isinstance(content, str):
@@ -38,8 +48,3 @@ def blocks(content: Any) -> list[dict[str, Any]]:
 def as_arguments(value: Any) -> str:
     """Arguments as raw text, whether they are stored as text or as an object."""
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-
-
-def as_object(value: Any) -> dict[str, Any]:
-    """An object; an empty one for anything else."""
-    return value if isinstance(value, dict) else {}

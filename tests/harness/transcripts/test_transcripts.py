@@ -108,6 +108,14 @@ OPENAI: dict[str, tuple[Callable[[list[Any]], list[Any]], list[tuple[int, str]]]
         lambda v: _set(_set(v, 7, "tool_calls", 0, "id", "call_a"), 8, "tool_call_id", "call_a"),
         [(8, "duplicate id")],
     ),
+    "ids that are numbers": (
+        lambda v: _set(_set(v, 7, "tool_calls", 0, "id", 7), 8, "tool_call_id", 7),
+        [(8, "type"), (9, "type")],
+    ),
+    "arguments that are an object": (
+        lambda v: _set(v, 7, "tool_calls", 0, "function", "arguments", {"city": "Oslo"}),
+        [(8, "type")],
+    ),
     "half arguments": (
         lambda v: _set(v, 7, "tool_calls", 0, "function", "arguments", '{"city": "Os'),
         [(8, "arguments")],
