@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+import subprocess
 
 import pytest
 
@@ -92,6 +93,15 @@ def test_from_a_pipe_one_turn_after_the_other(cli):
     done = cli.run("chat", stdin=b"first\n\nsecond")
     assert (done.code, done.out) == (0, "one\ntwo\n")
     assert [event["turn"] for event in kinds(cli, "turn/end")] == [1, 2]
+
+
+def test_answers_that_cannot_be_written_are_1(cli):
+    cli.script('"one"', '"two"')
+    shell = ("sh", "-c", 'exec "$@" >&-', "sh", *cli.command)
+    process = cli.start("chat", command=shell, stdin=subprocess.PIPE)
+    err = process.communicate(b"first\n", timeout=60)[1].decode()
+    assert (process.returncode, "Traceback" in err) == (1, False), err
+    assert "standard output cannot be written: it is closed" in err
 
 
 def test_quit_with_an_open_question_ends_at_once_and_balanced(cli):

@@ -77,7 +77,9 @@ async def _chat(wanted: Wanted) -> int:
                 ended = True
             if found.agent.session.state.inputs and not closing.tell(streams):
                 return VIOLATED
-    return 0 if ended and not talk.terminated else EXIT_SIGNAL
+    if not ended or talk.terminated:
+        return EXIT_SIGNAL
+    return 1 if streams.gone else 0
 
 
 class Lines(Terminal):
