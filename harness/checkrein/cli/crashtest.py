@@ -146,7 +146,10 @@ def _chosen(total: int, kills: int | None) -> list[int]:
 
 
 def _fresh(folder: Path) -> Path:
-    folder.mkdir(parents=True)
+    try:
+        folder.mkdir(parents=True)
+    except FileExistsError:
+        raise CrashtestError(f"expected a new folder for a life, got one that is there: {folder}; empty it") from None
     return folder
 
 

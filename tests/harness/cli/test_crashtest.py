@@ -81,6 +81,8 @@ def test_the_command_prints_a_table_and_its_exit_code(agent, tmp_path):
     rows = [json.loads(line) for line in done.stdout.splitlines()]
     assert [row["ok"] for row in rows] == [True, True] and "2 kills: all resumed" in done.stderr
     assert (tmp_path / "kept" / "whole" / "points.json").exists()
+    again = CliRunner().invoke(crashtest, [str(agent), "--kills", "2", "--keep", str(tmp_path / "kept")])
+    assert isinstance(again.exception, CrashtestError) and "expected a new folder for a life" in str(again.exception)
     done = CliRunner().invoke(crashtest, [f"{agent}:careless", "--kills", "4"])
     assert done.exit_code == 8 and "start of c1.1.1" in done.stdout and "killed after" in done.stdout
 
