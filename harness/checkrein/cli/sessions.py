@@ -77,16 +77,16 @@ def _row(info: SessionInfo) -> str:
 
     when = clock(info.updated_ms) if info.updated_ms else "-".ljust(19)
     title = info.title if info.problem is None else f"{info.title} [{info.problem}]".strip()
-    return f"{info.id}  {when}  {visible(info.agent) or '-'}  {info.events} events  {visible(title)}".rstrip()
+    return f"{visible(info.id)}  {when}  {visible(info.agent) or '-'}  {info.events} events  {visible(title)}".rstrip()
 
 
 def _conversation(store: Store, session_id: str, recovered: Recovered) -> Iterator[str]:
     from checkrein.session import Session
 
-    from .show import Narrator, usage_text
+    from .show import Narrator, brief, usage_text
 
     state = Session.load(session_id, recovered.events, recovered.lines).state
-    yield f"session {session_id}, agent {state.agent or '(unknown)'}, {len(recovered.events)} events"
+    yield f"session {session_id}, agent {brief(state.agent) or '(unknown)'}, {len(recovered.events)} events"
     yield f"log {store.locate(session_id)}"
     if recovered.read_only:
         yield "a newer version of checkrein writes this log: it can be read here, not continued"
