@@ -65,12 +65,14 @@ def _read(name: str) -> bytes:
 
 
 def _say(name: str, problem: str, as_json: bool) -> None:
+    from checkrein.visible import visible
+
     from .checking import unreadable_json
 
     if as_json:
         click.echo(unreadable_json(name, problem))
     else:
-        click.echo(f"{name}: unreadable: {problem}", err=True)
+        click.echo(f"{visible(name)}: unreadable: {visible(problem)}", err=True)
 
 
 def _show(checked: Checked, strict: bool) -> None:
@@ -78,13 +80,14 @@ def _show(checked: Checked, strict: bool) -> None:
 
     from .rules import RULES
 
+    name = visible(checked.name)
     for note in checked.notes:
-        click.echo(f"{checked.name}: {visible(note)}")
+        click.echo(f"{name}: {visible(note)}")
     for found in checked.found:
         where = f"seq {found.seq}"
-        click.echo(f"{checked.name}:{found.line or ''}: {found.rule} {found.severity}: {visible(found.message)}")
+        click.echo(f"{name}:{found.line or ''}: {found.rule} {found.severity}: {visible(found.message)}")
         if (rule := RULES.get(found.rule)) is not None:
             click.echo(f"    rule: {rule.text}")
         for line, text in found.shown:
             click.echo(f"    {f'line {line}' if line else where}: {visible(text[:_EXCERPT_CHARS])}")
-    click.echo(f"{checked.name}: {checked.summary} {'balanced' if checked.ok(strict) else 'NOT balanced'}")
+    click.echo(f"{name}: {checked.summary} {'balanced' if checked.ok(strict) else 'NOT balanced'}")

@@ -72,7 +72,7 @@ class Plugin:
 
         def __post_init__(self) -> None:
             for name in ("max_steps", "max_calls", "max_tokens", "max_time_s", "max_malformed"):
-                if getattr(self, name) < 0:
+                if not getattr(self, name) >= 0:  # neither is nan, a limit that nothing ever passes
                     raise ValueError(f"{name}: expected 0 (no limit) or more, got {getattr(self, name)}")
             if self.max_repeats < 0 or self.max_repeats == 1:
                 raise ValueError(f"max_repeats: expected 0 (no limit) or at least 2, got {self.max_repeats}")

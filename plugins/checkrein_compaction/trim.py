@@ -8,7 +8,8 @@ how a cut lives on in the log, is plugin.py's.
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from itertools import chain, islice
 
 from msgspec import Struct
 
@@ -203,16 +204,27 @@ def _marker(count: int, tokens: int) -> str:
 
 def _quotes(dropped: Sequence[Message], quota: int) -> str:
     """Quote what the user said in the dropped messages: the first of them, then the newest that still fit."""
-    said = [content_text(m.content) for m in dropped if _is_task(m)]
     size = min(QUOTE_BYTES, (quota - 5) * 4)
-    lines = [_clip(text, size) for text in said if text and not text.startswith("[from ")]
     kept: list[tuple[int, str]] = []
-    for index, line in [*enumerate(lines[:1]), *reversed(list(enumerate(lines))[1:])]:
+    # The oldest one, then from the end, no further than there is room: what was dropped may be long.
+    for index, text in chain(islice(_said(dropped), 1), _said(dropped, newest_first=True)):
+        if kept and index == kept[0][0]:
+            break
+        line = _clip(text, size)
         quota -= estimate_tokens(line)
         if quota < 0:
             break
         kept.append((index, line))
     return "".join([_QUOTE_HEAD, *(line for _, line in sorted(kept))]) if kept else ""
+
+
+def _said(messages: Sequence[Message], *, newest_first: bool = False) -> Iterator[tuple[int, str]]:
+    """What the user said, each with its index."""
+    for index in reversed(range(len(messages))) if newest_first else range(len(messages)):
+        if _is_task(messages[index]):
+            text = content_text(messages[index].content)
+            if text and not text.startswith("[from "):
+                yield index, text
 
 
 def _clip(text: str, size: int) -> str:

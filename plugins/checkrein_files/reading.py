@@ -47,6 +47,10 @@ def read_file(workspace: Workspace, clock: Clock, path: str, offset: int, limit:
     if not page:
         if total == 0 and complete:
             return Outcome.text(f"{name}: empty, {about}")
+        if not complete:
+            raise ToolError(
+                f"{name} is too large: it was read to line {total}, short of offset {offset}", code="TOO_LARGE"
+            )
         raise ToolError(f"{name} has {total} lines; offset {offset} is behind its end", code="BEHIND_END")
     lines = f"{total} lines" if complete else f"at least {total} lines"
     head_line = f"{name}: lines {offset} to {last} of {lines}, {about}"
@@ -64,9 +68,11 @@ def _page(file: BinaryIO, clock: Clock, offset: int, limit: int) -> tuple[list[s
         number += 1
         scanned += len(raw)
         ends = raw.endswith(b"\n")
-        while not ends and (rest := file.readline(MAX_LINE_BYTES)):  # the tail of an overlong line is only counted
+        # The tail of an overlong line is only counted, within the same bounds: it may be the whole of a huge file.
+        while not ends and not (scanned > MAX_SCANNED_BYTES or clock.over()):
+            rest = file.readline(MAX_LINE_BYTES)
             scanned += len(rest)
-            ends = rest.endswith(b"\n")
+            ends = not rest or rest.endswith(b"\n")
         if number >= offset and not full:
             if number == 1:
                 raw = raw.removeprefix(codecs.BOM_UTF8)
@@ -76,6 +82,6 @@ def _page(file: BinaryIO, clock: Clock, offset: int, limit: int) -> tuple[list[s
             if not full:
                 page.append(text)
                 last = number
-        if scanned > MAX_SCANNED_BYTES or (number % 4096 == 0 and clock.over()):
+        if scanned > MAX_SCANNED_BYTES or not ends or (number % 4096 == 0 and clock.over()):
             return page, last, number, False
     return page, last, number, True

@@ -77,6 +77,7 @@ def search_text(
         raise ToolError("the text to search for holds a line break, and lines are searched one by one", code="BAD_TEXT")
     search = _Search(text, ignore_case, limit)
     parts = workspace.locate(path)
+    patterns = {glob, glob.replace("**/", "")}  # **/ is any number of folders, none among them
     missing = ""
     try:
         entries, missing = walk(workspace, parts, clock)
@@ -85,7 +86,8 @@ def search_text(
             raise
         entries = [Entry(parts, "file")]
     for entry in entries:
-        if entry.kind != "file" or not (fnmatch(entry.parts[-1], glob) or fnmatch(entry.path, glob)):
+        names = (entry.parts[-1], entry.path)
+        if entry.kind != "file" or not any(fnmatch(name, pattern) for name in names for pattern in patterns):
             continue
         if clock.over() or search.full:
             missing = missing or ("the time was up" if not search.full else "there may be more matches")

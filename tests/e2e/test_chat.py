@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import signal
+import subprocess
 
 import pytest
 
@@ -87,11 +89,93 @@ def test_I8_a_line_answers_the_approval_that_waits_and_does_not_steer(cli):
     assert len(kinds(cli, "inbox/accepted")) == 1
 
 
+WAIT = '''
+from checkrein import ToolContext, hookimpl, tool
+
+@tool(read_only=True)
+def wait(context: ToolContext) -> str:
+    """Waits for whoever opens the pipe."""
+    context.progress("wait has begun")
+    return (context.workspace / "pipe").read_text() or "opened"
+
+class Plugin:
+    @hookimpl
+    def register_tools(self):
+        return [wait]
+'''
+
+
+def test_a_line_begun_before_the_question_is_no_answer(cli):
+    cli.install("e2e_wait", WAIT)
+    cli.script(
+        '{ calls = [{ name = "wait" }] }',
+        '{ calls = [{ name = "write_note", arguments = { text = "hi" } }] }',
+        '"Done."',
+    )
+    os.mkfifo(cli.folder / "pipe")
+    terminal = cli.pty("chat")
+    terminal.expect("> ")
+    terminal.type("go\n")
+    terminal.expect("wait has begun")
+    terminal.type("a")
+    terminal.expect("a")  # the line has it
+    (cli.folder / "pipe").write_text("")
+    terminal.expect("[n]o:")
+    terminal.type("\n")
+    terminal.expect("steering")
+    terminal.type("n\n")
+    terminal.expect("Done.")
+    terminal.type("/quit\n")
+    assert terminal.end() == 0
+    assert [event["outcome"] for event in kinds(cli, "approval/decided")] == ["denied"]
+    assert not (cli.folder / "note.txt").exists()
+
+
+def test_a_line_typed_ahead_answers_one_question_and_not_the_next(cli):
+    calls = ", ".join(f'{{ name = "write_note", arguments = {{ text = "{word}" }} }}' for word in ("one", "two"))
+    cli.script(f"{{ calls = [{calls}] }}", '"Done."')
+    terminal = cli.pty("chat")
+    terminal.expect("> ")
+    terminal.type("write\n")
+    terminal.expect("[n]o:")
+    terminal.type("y\ny\n")  # twice, before the second question
+    terminal.expect("[n]o:")
+    terminal.type("n\n")
+    terminal.expect("Done.")
+    terminal.type("/quit\n")
+    assert terminal.end() == 0
+    assert [event["outcome"] for event in kinds(cli, "approval/decided")] == ["allowed_once", "denied"]
+
+
+def test_L9_a_byte_that_is_no_text_does_not_end_the_conversation(cli):
+    cli.env["PYTHONIOENCODING"] = "utf-8:strict"
+    cli.script('"one"', '"two"')
+    done = cli.run("chat", stdin=b"fir\xffst\nsecond\n")
+    assert (done.code, done.out) == (0, "one\ntwo\n")
+    assert kinds(cli, "user/message")[0]["content"][0]["text"] == "fir\ufffdst"
+
+
+def test_closed_input_is_a_usage_error(cli):
+    shell = ("sh", "-c", 'exec "$@" <&-', "sh", *cli.command)
+    process = cli.start("chat", command=shell)
+    err = process.communicate(timeout=60)[1].decode()
+    assert (process.returncode, "it is closed" in err) == (2, True), err
+
+
 def test_from_a_pipe_one_turn_after_the_other(cli):
     cli.script('"one"', '"two"')
     done = cli.run("chat", stdin=b"first\n\nsecond")
     assert (done.code, done.out) == (0, "one\ntwo\n")
     assert [event["turn"] for event in kinds(cli, "turn/end")] == [1, 2]
+
+
+def test_answers_that_cannot_be_written_are_1(cli):
+    cli.script('"one"', '"two"')
+    shell = ("sh", "-c", 'exec "$@" >&-', "sh", *cli.command)
+    process = cli.start("chat", command=shell, stdin=subprocess.PIPE)
+    err = process.communicate(b"first\n", timeout=60)[1].decode()
+    assert (process.returncode, "Traceback" in err) == (1, False), err
+    assert "standard output cannot be written: it is closed" in err
 
 
 def test_quit_with_an_open_question_ends_at_once_and_balanced(cli):

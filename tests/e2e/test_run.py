@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 from pathlib import Path
 
@@ -118,6 +119,18 @@ def test_output_that_cannot_be_written_is_told_and_1(cli):
     assert process.returncode == 1
     assert "standard output cannot be written: No space left on device" in err and "Traceback" not in err
     assert cli.events()[-1]["reason"] == {"kind": "completed"}
+
+
+@pytest.mark.skipif(os.name == "nt", reason="needs a POSIX shell")
+@pytest.mark.parametrize(("args", "reason"), [((), "completed"), (("--json",), "cancelled")])
+def test_closed_output_is_told_and_no_success(cli, args, reason):
+    cli.script('"answer"')
+    shell = ("sh", "-c", 'exec "$@" >&-', "sh", *cli.command)
+    process = cli.start("run", *args, "hi", command=shell)
+    err = process.communicate(timeout=60)[1].decode()
+    assert process.returncode == {"completed": 1, "cancelled": 130}[reason], err
+    assert "standard output cannot be written: it is closed" in err and "Traceback" not in err
+    assert cli.events()[-1]["reason"]["kind"] == reason
 
 
 def test_D10_an_agent_nobody_talks_to_leaves_no_session(cli):

@@ -151,6 +151,11 @@ def test_what_a_log_says_cannot_drive_the_terminal(tmp_path: Path) -> None:
     assert result.exit_code == 8
     assert "\x1b" not in result.output and "\u202e" not in result.output
     assert "\\x1b[2J" in result.output
+    named = tmp_path / "evil\x1b[2J.jsonl"
+    for data in (stored(log.events), b""):
+        named.write_bytes(data)
+        result = run(named)
+        assert "evil\\x1b[2J" in result.output and "\x1b" not in result.output
 
 
 CHAT = [

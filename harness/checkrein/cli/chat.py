@@ -6,6 +6,7 @@ turn and not the program. Lines are read in a daemon thread, so that typing neve
 
 from __future__ import annotations
 
+import io
 import sys
 import threading
 from collections.abc import Callable
@@ -59,6 +60,8 @@ async def _chat(wanted: Wanted) -> int:
     from .streams import Streams
 
     streams = Streams()
+    if sys.stdin is None:
+        raise click.UsageError("expected a terminal or lines on standard input, it is closed")
     lines = Lines(sys.stdin.isatty())
     talk = Chat(streams, lines)
     approver = TerminalApprover(lines) if lines.terminal else None
@@ -77,14 +80,16 @@ async def _chat(wanted: Wanted) -> int:
                 ended = True
             if found.agent.session.state.inputs and not closing.tell(streams):
                 return VIOLATED
-    return 0 if ended and not talk.terminated else EXIT_SIGNAL
+    if not ended or talk.terminated:
+        return EXIT_SIGNAL
+    return 1 if streams.gone else 0
 
 
 class Lines(Terminal):
     """Lines of standard input, read in a daemon thread; also the terminal that approvals are answered at.
 
     A line is read only when `more()` asked for it: at the end no read is left that would keep the terminal. A
-    line that comes while an approval waits is its answer.
+    line that is begun while an approval waits is its answer.
 
     Attributes:
         terminal: whether standard input is one.
@@ -92,7 +97,7 @@ class Lines(Terminal):
     """
 
     def __init__(self, terminal: bool) -> None:
-        super().__init__(-1)
+        super().__init__(sys.stdin.fileno() if terminal else -1)
         self.terminal = terminal
         self.prompt = ""
         self._ended = False
@@ -101,6 +106,9 @@ class Lines(Terminal):
         self._wanted = threading.Semaphore(0)
         self._post: Callable[[Callable[[], object]], bool] | None = None
         self._modes: Any = None
+        self._asked = 0  # how many questions were shown
+        self._editing = False  # readline holds a line that is begun
+        self._half_typed = ""  # what that line was when the last question was shown
 
     def __enter__(self) -> Lines:
         from checkrein.threads import loop_post
@@ -108,9 +116,13 @@ class Lines(Terminal):
         if self.terminal:
             self._modes = _modes()
             try:
-                import readline  # noqa: F401 - input() edits lines with it
+                import readline  # input() edits lines with it
             except ImportError:
                 pass
+            else:
+                readline.set_startup_hook(self._begun)
+        if isinstance(sys.stdin, io.TextIOWrapper):
+            sys.stdin.reconfigure(errors="replace")  # one bad byte is not the end of the input
         self._post = loop_post()
         threading.Thread(target=self._read, name="checkrein-lines", daemon=True).start()
         return self
@@ -131,7 +143,16 @@ class Lines(Terminal):
         return None if self._ended else await self._approval.take()
 
     def forget_input(self) -> None:
-        """Nothing is kept: a line typed before the question was shown has steered the turn."""
+        """Drop what nobody has read; what is read or half typed already will steer the turn."""
+        super().forget_input()
+        if self._editing:
+            import readline
+
+            self._half_typed = readline.get_line_buffer()
+        self._asked += 1
+
+    def _begun(self) -> None:
+        self._editing = True  # only now is readline's buffer empty
 
     def _read(self) -> None:
         assert self._post is not None
@@ -142,15 +163,17 @@ class Lines(Terminal):
                 line = input(self.prompt) if self.terminal else sys.stdin.readline() or None
             except (EOFError, OSError, ValueError):
                 line = None
-            if not self._post(partial(self._deliver, line)):
+            self._editing = False
+            if not self._post(partial(self._deliver, line, self._asked)):
                 return
 
-    def _deliver(self, line: str | None) -> None:
+    def _deliver(self, line: str | None, asked: int) -> None:
+        half_typed, self._half_typed = self._half_typed, ""
         if line is None:
             self._ended = True
             self._approval.put(None)
             self._listener.put(None)
-        elif self._approval.awaited:
+        elif self._approval.awaited and asked == self._asked and not (half_typed and line.startswith(half_typed)):
             self._approval.put(line)
             self.more()  # this one was asked for by the conversation
         else:

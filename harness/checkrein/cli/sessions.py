@@ -83,10 +83,10 @@ def _row(info: SessionInfo) -> str:
 def _conversation(store: Store, session_id: str, recovered: Recovered) -> Iterator[str]:
     from checkrein.session import Session
 
-    from .show import Narrator, usage_text
+    from .show import Narrator, brief, usage_text
 
     state = Session.load(session_id, recovered.events, recovered.lines).state
-    yield f"session {session_id}, agent {state.agent or '(unknown)'}, {len(recovered.events)} events"
+    yield f"session {session_id}, agent {brief(state.agent) or '(unknown)'}, {len(recovered.events)} events"
     yield f"log {store.locate(session_id)}"
     if recovered.read_only:
         yield "a newer version of checkrein writes this log: it can be read here, not continued"

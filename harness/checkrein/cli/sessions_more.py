@@ -126,7 +126,7 @@ def search(
     hits = 0
     for hit in find(loaded_harness(config_path, no_plugin).store, " ".join(words), limit=limit):
         hits += 1
-        row = f"{hit.session}  {clock(hit.time)}  turn {hit.turn}  {hit.type}  {visible(hit.excerpt)}"
+        row = visible(f"{hit.session}  {clock(hit.time)}  turn {hit.turn}  {hit.type}  {hit.excerpt}")
         streams.out((json.dumps(asdict(hit)) if as_json else row) + "\n")
         if streams.gone:
             return

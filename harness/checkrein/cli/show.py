@@ -116,7 +116,7 @@ class Narrator:
     def __call__(self, event: AnyEvent) -> str:
         """Return what to say of the event, empty if nothing."""
         say = self._say.get(type(event))
-        return say(event) if say is not None else ""
+        return shown_text(say(event)) if say is not None else ""  # also words of closed sets, in a stranger's log
 
     # --- what is said -----------------------------------------------------------------------------
 

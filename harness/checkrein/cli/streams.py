@@ -31,7 +31,7 @@ class Streams:
 
     Attributes:
         terminal: whether standard output is one.
-        gone: whether standard output takes nothing any more: its reader left, its disk is full.
+        gone: whether standard output takes nothing any more: its reader left, its disk is full, it is closed.
     """
 
     def __init__(self) -> None:
@@ -72,7 +72,11 @@ class Streams:
             pass
 
     def _write(self, stream: Any, data: Any) -> None:
-        if self.gone or stream is None:  # closed by whoever started us: nobody wants it
+        if self.gone:
+            return
+        if stream is None:  # whoever started us closed it: the same as a full disk, not a success
+            self.gone = True
+            self.note("standard output cannot be written: it is closed")
             return
         try:
             stream.write(data)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from zlib import crc32
 
 import anyio
 import pytest
@@ -75,6 +76,19 @@ def test_show_is_the_conversation(stored):
         "turn 2 completed",
         "7 tokens in, 0 out",
     ]
+
+
+def test_names_in_a_strangers_sessions_cannot_drive_the_terminal(stored):
+    folder = stored.parent.parent / "evil\x1b[2J"
+    folder.mkdir()
+    (folder / "log.jsonl").write_bytes(b"")
+    code, out, _ = invoke("list")
+    assert (code, "\x1b" in out, "evil\\x1b[2J" in out) == (0, False, True)
+    first, *others = [line.rpartition(b',"crc":')[0] for line in stored.read_bytes().splitlines()]
+    lines = [first.replace(b'"agent":"main"', b'"agent":"evil\\u001b[2J"'), *others]
+    stored.write_bytes(b"".join(b'%s,"crc":"%08x"}\n' % (line, crc32(line)) for line in lines))
+    code, out, _ = invoke("show", stored.parent.name)
+    assert (code, "\x1b" in out, "agent evil\\x1b[2J" in out) == (0, False, True)
 
 
 def test_show_json_is_the_log(stored):

@@ -29,6 +29,12 @@ EVENTS = [
     at(ev.RequestEnd, turn=1, step=1, attempt=1, outcome="error", error=ErrorInfo("stream", EVIL, "TORN")),
     at(ev.PluginFaulted, plugin=EVIL, hook="tools_guard", error=Fault("E", EVIL), action="refused"),
     at(ev.InboxDiscarded, id="i9", reason=EVIL),
+    at(ev.RequestEnd, turn=1, step=1, attempt=1, outcome="error", error=ErrorInfo(EVIL, "m", EVIL)),
+    at(ev.PluginFaulted, plugin="p", hook=EVIL, error=Fault("E", "m"), action=EVIL),
+    at(ev.InboxDiscarded, id=EVIL, reason="r"),
+    at(ev.ApprovalDecided, id="a1", outcome=EVIL),
+    at(ev.CompactionEnd, id="k1", range=[1, 2], outcome=EVIL),
+    at(ev.ToolResulted, turn=1, step=1, call_id="c9", is_error=True, error=ToolErrorInfo("E", EVIL)),
     at(ev.TurnEnd, turn=1, reason=Reason("error", error="plugin", message=EVIL, plugin=EVIL), steps=1),
 ]
 

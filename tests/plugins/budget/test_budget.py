@@ -235,7 +235,15 @@ def test_circles_are_what_they_are(steps: list[bytes | None], max_period: int, t
 
 
 @pytest.mark.parametrize(
-    "values", [{"max_steps": -1}, {"max_repeats": 1}, {"max_repeats": -2}, {"max_period": 0}, {"max_period": 21}]
+    "values",
+    [
+        {"max_steps": -1},
+        {"max_time_s": float("nan")},
+        {"max_repeats": 1},
+        {"max_repeats": -2},
+        {"max_period": 0},
+        {"max_period": 21},
+    ],
 )
 def test_impossible_values_are_refused(values: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match="expected"):

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -20,7 +21,8 @@ from checkrein.messages import (
     content_text,
 )
 from checkrein_compaction import MARKER_PREFIX, TrimResult, estimate_message_tokens, trim_context
-from checkrein_compaction.trim import GOAL, MIN_GAIN, budget_tokens
+from checkrein_compaction.estimate import prefix_sums
+from checkrein_compaction.trim import GOAL, MIN_GAIN, budget_tokens, plan_cut
 
 
 def user(text: str) -> Message:
@@ -225,6 +227,22 @@ def test_trimming_is_linear() -> None:
 
     small = min(seconds(1_000) for _ in range(3))
     assert min(seconds(10_000) for _ in range(3)) < 40 * small  # quadratic would be 100 times
+
+
+def test_planning_a_cut_reads_no_more_of_what_is_dropped_than_it_quotes() -> None:
+    read = 0
+
+    class Content(list[Any]):
+        def __iter__(self) -> Iterator[Any]:
+            nonlocal read
+            read += 1
+            return super().__iter__()
+
+    messages: list[Message] = [UserMessage(Content([TextBlock(f"say {i} " + "x" * 80)])) for i in range(5_000)]
+    sums, read = prefix_sums(messages), 0
+    cut = plan_cut(messages, sums, 0, 2_000, 10, sums[-1])
+    assert cut is not None and cut.last > 4_900 and f"> say {cut.last} " in cut.marker
+    assert "> say 1 " in cut.marker and read < 50  # each step asks again while the system prompt alone is too long
 
 
 # --- properties -------------------------------------------------------------------------------------

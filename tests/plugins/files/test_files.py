@@ -10,7 +10,7 @@ from checkrein.errors import InvalidArguments, ToolError
 from checkrein.messages import content_text
 from checkrein.output import cap
 from checkrein.tools import ToolContext
-from checkrein_files import Plugin
+from checkrein_files import Plugin, reading
 
 
 @pytest.fixture
@@ -136,6 +136,18 @@ def test_X5_read_is_bounded(tools: Any) -> None:
     assert len(text.encode()) < 50_000 and "of 5000 lines" in text and "[go on with offset=" in text
 
 
+def test_X5_one_endless_line_is_read_within_the_bounds(tools: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reading, "MAX_SCANNED_BYTES", 3_000_000)
+    (tools.root / "f").write_bytes(b"first\n" + b"x" * 20_000_000 + b"\nlast\n")
+    text = tools("read_file", path="f")
+    assert text.startswith("f: lines 1 to 2 of at least 2 lines") and "last" not in text
+    with pytest.raises(ToolError, match="too large: it was read to line 2, short of offset 3"):
+        tools("read_file", path="f", offset=3)
+    short = type(tools)(tools.root, Plugin.Config(max_seconds=1e-9))
+    monkeypatch.undo()
+    assert "of at least 2 lines" in short("read_file", path="f")
+
+
 def test_search(tree: Any) -> None:
     assert tree("search_text", text="needle").splitlines() == [
         "1 matching lines in 1 files; 4 files searched",
@@ -144,6 +156,11 @@ def test_search(tree: Any) -> None:
     ]
     assert "src/main.py:2: print('Needle')" in tree("search_text", text="NEEDLE", ignore_case=True)
     assert tree("search_text", text="eedle", glob="*.py").startswith("3 matching lines in 1 files; 1 files")
+    for glob in ("**/*.md", "**/README.md", "*"):
+        assert tree("search_text", text="needle", glob=glob).startswith("1 matching lines in 1 files"), glob
+    for glob in ("src/**/*.py", "**/main.py", "src/*.py"):
+        assert tree("search_text", text="Needle", glob=glob).startswith("3 matching lines in 1 files"), glob
+    assert tree("search_text", text="x", glob="src/**/*.txt").startswith("1 matching lines in 1 files")
     assert tree("search_text", text="Needle", path="src/main.py").startswith("3 matching lines in 1 files")
     assert tree("search_text", text="N.*e").startswith("0 matching"), "a text, no pattern"
     assert tree("search_text", text="absent").startswith("0 matching lines in 0 files")
