@@ -73,6 +73,7 @@ class _Run(Struct):
                 return refused(fault, self.attempts > 0)
             call = Call(call.call_id, call.name, arguments, call.turn, call.step, tool, parent=self.call.parent)
         vote: Any = None
+        plugin: str | None = None
         chain = self.agent.hooks.tools_guard
         if chain is not None:
             try:

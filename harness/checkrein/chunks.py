@@ -207,9 +207,10 @@ def _counted(usage: Usage) -> Usage:
     """The counts of a usage; what is no count is absent, so that no total falls and the log can be read (M10)."""
     try:
         counts = astuple(usage)
-        convert(counts, _COUNTS)
     except TypeError:
         raise _broken(f"a usage that is {type(usage).__name__}") from None
+    try:
+        convert(counts, _COUNTS)
     except ValidationError:
         counts = tuple(count if type(count) is int and 0 <= count < 2**53 else None for count in counts)
         usage = Usage(*counts)
