@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from .approve import Terminal, TerminalApprover
+from .approve import Terminal, TerminalApprover, is_terminal
 from .opening import Wanted, agent_options
 
 if TYPE_CHECKING:
@@ -64,7 +64,8 @@ async def _chat(wanted: Wanted) -> int:
         raise click.UsageError("expected a terminal or lines on standard input, it is closed")
     lines = Lines(sys.stdin.isatty())
     talk = Chat(streams, lines)
-    approver = TerminalApprover(lines) if lines.terminal else None
+    # A question that nobody sees is not asked: the next line would answer it.
+    approver = TerminalApprover(lines) if lines.terminal and is_terminal(sys.stderr) else None
     ended = False
     with lines, anyio.CancelScope() as program:
 
