@@ -102,6 +102,18 @@ def test_a_question_that_nobody_would_see_is_not_asked(cli):
     assert not (cli.folder / "note.txt").exists()
 
 
+@pytest.mark.parametrize(("closed", "shown", "code"), [(">&-", "it is closed", 1), ("2>&-", "one", 0)])
+def test_with_an_output_closed_the_terminal_is_read_on(cli, closed, shown, code):
+    cli.script('"one"')
+    cli.command = ("sh", "-c", f'exec "$@" {closed}', "sh", *cli.command)
+    terminal = cli.pty("chat")
+    terminal.type("hi\n")
+    terminal.expect(shown)
+    terminal.type("/quit\n")
+    assert terminal.end() == code, terminal.seen
+    assert len(kinds(cli, "turn/end")) == 1
+
+
 WAIT = '''
 from checkrein import ToolContext, hookimpl, tool
 

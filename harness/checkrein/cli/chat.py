@@ -158,10 +158,11 @@ class Lines(Terminal):
     def _read(self) -> None:
         assert self._post is not None
         line: str | None = ""
+        editing = self.terminal and sys.stdout is not None and sys.stderr is not None  # input() needs all three
         while line is not None:
             self._wanted.acquire()
             try:
-                line = input(self.prompt) if self.terminal else sys.stdin.readline() or None
+                line = input(self.prompt) if editing else sys.stdin.readline() or None
             except (EOFError, OSError, ValueError):
                 line = None
             self._editing = False
