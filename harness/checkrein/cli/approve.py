@@ -17,7 +17,7 @@ from checkrein.visible import excerpt, visible
 if TYPE_CHECKING:
     from checkrein.agents import AgentLike, Approval
 
-__all__ = ["Terminal", "TerminalApprover", "terminal_approver"]
+__all__ = ["Terminal", "TerminalApprover", "is_terminal", "terminal_approver"]
 
 MAX_SHOWN_CHARS = 10_000
 MAX_LINE_BYTES = 4_096
