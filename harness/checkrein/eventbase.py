@@ -84,7 +84,7 @@ class Reason(Struct, frozen=True, omit_defaults=True, gc=False):
         """Who cancelled, in a word or two; empty otherwise."""
         if self.cause is None:
             return ""
-        return " ".join(part for part in (self.cause.kind, self.cause.plugin, self.cause.reason) if part)
+        return " ".join(part for part in dict.fromkeys((self.cause.kind, self.cause.plugin, self.cause.reason)) if part)
 
 
 class Fault(Struct, frozen=True, gc=False):

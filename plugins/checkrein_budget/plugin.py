@@ -191,7 +191,8 @@ def _stop(budget: str, limit: float, used: float) -> Stop:
 
 def _words(budget: str, limit: float, used: float) -> str:
     name, unit = ("time", " s") if budget == "time_s" else (budget, "")
-    return f"the turn's budget of {name} is used up: {used:g}{unit} of {limit:g}{unit}"
+    # All digits: a count in powers of ten says neither how much nor by how much.
+    return f"the turn's budget of {name} is used up: {round(used, 3):.15g}{unit} of {limit:.15g}{unit}"
 
 
 def _tokens(usage: Usage) -> int:

@@ -203,19 +203,19 @@ def _marker(count: int, tokens: int) -> str:
 
 
 def _quotes(dropped: Sequence[Message], quota: int) -> str:
-    """Quote what the user said in the dropped messages: the first of them, then the newest that still fit."""
-    size = min(QUOTE_BYTES, (quota - 5) * 4)
-    kept: list[tuple[int, str]] = []
-    # The oldest one, then from the end, no further than there is room: what was dropped may be long.
-    for index, text in chain(islice(_said(dropped), 1), _said(dropped, newest_first=True)):
-        if kept and index == kept[0][0]:
-            break
+    """Quote what the user said in the dropped messages: the newest, the first, then the newest that still fit."""
+    size = min(QUOTE_BYTES, (quota // 2 - 5) * 4)  # so that two have room: what is asked now, and how it began
+    kept: dict[int, str] = {}
+    newest = _said(dropped, newest_first=True)  # read no further than there is room: what was dropped may be long
+    for index, text in chain(islice(newest, 1), islice(_said(dropped), 1), newest):
+        if index in kept:
+            continue
         line = _clip(text, size)
         quota -= estimate_tokens(line)
         if quota < 0:
             break
-        kept.append((index, line))
-    return "".join([_QUOTE_HEAD, *(line for _, line in sorted(kept))]) if kept else ""
+        kept[index] = line
+    return "".join([_QUOTE_HEAD, *(kept[index] for index in sorted(kept))]) if kept else ""
 
 
 def _said(messages: Sequence[Message], *, newest_first: bool = False) -> Iterator[tuple[int, str]]:

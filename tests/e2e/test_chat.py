@@ -89,6 +89,31 @@ def test_I8_a_line_answers_the_approval_that_waits_and_does_not_steer(cli):
     assert len(kinds(cli, "inbox/accepted")) == 1
 
 
+def test_a_question_that_nobody_would_see_is_not_asked(cli):
+    cli.script('{ calls = [{ name = "write_note", arguments = { text = "hi" } }] }', '"Done."')
+    cli.command = ("sh", "-c", 'exec "$@" 2>err.txt', "sh", *cli.command)
+    terminal = cli.pty("chat")
+    terminal.expect("> ")
+    terminal.type("write\n")
+    terminal.expect("Done.")
+    terminal.type("/quit\n")
+    assert terminal.end() == 0
+    assert [event["outcome"] for event in kinds(cli, "approval/decided")] == ["closed"]
+    assert not (cli.folder / "note.txt").exists()
+
+
+@pytest.mark.parametrize(("closed", "shown", "code"), [(">&-", "it is closed", 1), ("2>&-", "one", 0)])
+def test_with_an_output_closed_the_terminal_is_read_on(cli, closed, shown, code):
+    cli.script('"one"')
+    cli.command = ("sh", "-c", f'exec "$@" {closed}', "sh", *cli.command)
+    terminal = cli.pty("chat")
+    terminal.type("hi\n")
+    terminal.expect(shown)
+    terminal.type("/quit\n")
+    assert terminal.end() == code, terminal.seen
+    assert len(kinds(cli, "turn/end")) == 1
+
+
 WAIT = '''
 from checkrein import ToolContext, hookimpl, tool
 

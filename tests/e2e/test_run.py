@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 from pathlib import Path
 
@@ -139,6 +140,28 @@ def test_D10_an_agent_nobody_talks_to_leaves_no_session(cli):
     assert [event["agent"] for event in cli.events() if event["type"] == "session/created"] == ["two"]
     assert ask(cli, "--continue", "and again").code == 0
     assert [event["turn"] for event in cli.events() if event["type"] == "turn/end"] == [1, 2]
+
+
+def test_a_terminal_that_is_gone_does_not_change_the_exit_code(cli):
+    cli.script('{ calls = [{ name = "slow" }] }')
+    cli.command = ("sh", "-c", """trap '' HUP; exec "$@" """, "sh", *cli.command)
+    terminal = cli.pty("run", "hi")
+    terminal.expect("slow has begun")
+    os.close(cli.terminals.pop())
+    terminal.process.send_signal(signal.SIGINT)
+    assert terminal.process.wait(60) == 130
+    assert cli.events()[-1]["reason"]["cause"]["kind"] == "signal"
+
+
+def test_a_dumb_terminal_gets_no_colour(cli):
+    cli.env["NO_COLOR"] = ""
+    for term in ("xterm", "dumb"):
+        cli.env["TERM"] = term
+        cli.script('"fine"')
+        terminal = cli.pty("run", "hi")
+        terminal.expect("fine")
+        assert terminal.end() == 0
+        assert ("\x1b[2m" in terminal.seen) is (term == "xterm")
 
 
 def test_the_terminal_streams_and_shows_no_control_characters(cli):

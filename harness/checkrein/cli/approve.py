@@ -17,7 +17,7 @@ from checkrein.visible import excerpt, visible
 if TYPE_CHECKING:
     from checkrein.agents import AgentLike, Approval
 
-__all__ = ["Terminal", "TerminalApprover", "terminal_approver"]
+__all__ = ["Terminal", "TerminalApprover", "is_terminal", "terminal_approver"]
 
 MAX_SHOWN_CHARS = 10_000
 MAX_LINE_BYTES = 4_096
@@ -146,14 +146,14 @@ def terminal_approver(out: TextIO | None = None) -> TerminalApprover | None:
     the foreground: a background job that reads would be stopped. Questions nobody could see are not
     asked: standard error must be a terminal too, unless `out` is given.
     """
-    if out is None and not _is_terminal(sys.stderr):
+    if out is None and not is_terminal(sys.stderr):
         return None
     terminal = _open_terminal()
     return TerminalApprover(terminal, out) if terminal is not None else None
 
 
 def _open_terminal() -> Terminal | None:
-    if _is_terminal(sys.stdin):
+    if is_terminal(sys.stdin):
         return Terminal(sys.stdin.fileno()) if _in_foreground(sys.stdin.fileno()) else None
     if sys.platform == "win32":
         return None
@@ -167,7 +167,8 @@ def _open_terminal() -> Terminal | None:
     return None
 
 
-def _is_terminal(stream: TextIO | None) -> bool:
+def is_terminal(stream: TextIO | None) -> bool:
+    """Return whether a stream is open and a terminal."""
     try:
         return stream is not None and os.isatty(stream.fileno())
     except (OSError, ValueError):  # closed, or not a file at all

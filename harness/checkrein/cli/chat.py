@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from .approve import Terminal, TerminalApprover
+from .approve import Terminal, TerminalApprover, is_terminal
 from .opening import Wanted, agent_options
 
 if TYPE_CHECKING:
@@ -64,7 +64,8 @@ async def _chat(wanted: Wanted) -> int:
         raise click.UsageError("expected a terminal or lines on standard input, it is closed")
     lines = Lines(sys.stdin.isatty())
     talk = Chat(streams, lines)
-    approver = TerminalApprover(lines) if lines.terminal else None
+    # A question that nobody sees is not asked: the next line would answer it.
+    approver = TerminalApprover(lines) if lines.terminal and is_terminal(sys.stderr) else None
     ended = False
     with lines, anyio.CancelScope() as program:
 
@@ -157,10 +158,11 @@ class Lines(Terminal):
     def _read(self) -> None:
         assert self._post is not None
         line: str | None = ""
+        editing = self.terminal and sys.stdout is not None and sys.stderr is not None  # input() needs all three
         while line is not None:
             self._wanted.acquire()
             try:
-                line = input(self.prompt) if self.terminal else sys.stdin.readline() or None
+                line = input(self.prompt) if editing else sys.stdin.readline() or None
             except (EOFError, OSError, ValueError):
                 line = None
             self._editing = False

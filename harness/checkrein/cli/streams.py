@@ -15,6 +15,7 @@ import click
 from checkrein import events as ev
 from checkrein.live import StepReset, TextDelta, ThinkingDelta, ToolProgress
 from checkrein.messages import CallBlock
+from checkrein.text import clean_json
 
 from .show import Narrator, brief, content_words, shown_text
 
@@ -37,7 +38,8 @@ class Streams:
     def __init__(self) -> None:
         self.gone = False
         self.terminal = _is_terminal(sys.stdout)
-        self._dim = _is_terminal(sys.stderr) and not os.environ.get("NO_COLOR")
+        plain = os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb"
+        self._dim = _is_terminal(sys.stderr) and not plain
         self._open = False  # a line of the answer is not ended
         for stream in (sys.stdout, sys.stderr):
             if (reconfigure := getattr(stream, "reconfigure", None)) is not None:
@@ -69,7 +71,7 @@ class Streams:
         try:
             click.echo(click.style(text, dim=True) if self._dim else text, err=True)
         except OSError:  # nobody reads it: not a reason to stop
-            pass
+            _silence(sys.stderr)
 
     def _write(self, stream: Any, data: Any) -> None:
         if self.gone:
@@ -83,8 +85,7 @@ class Streams:
             stream.flush()
         except OSError as error:
             self.gone = True
-            # What is buffered would raise once more when the interpreter ends.
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            _silence(sys.stdout)
             if not isinstance(error, BrokenPipeError):
                 self.note(f"standard output cannot be written: {error.strerror or error}")
 
@@ -170,7 +171,12 @@ class JsonLines:
 
         kind = _DELTAS.get(type(item))
         if kind is not None:
-            self._streams.raw(msgspec.json.encode({"type": kind, **msgspec.to_builtins(item)}))
+            delta = {"type": kind, **msgspec.to_builtins(item)}
+            try:
+                line = msgspec.json.encode(delta)
+            except UnicodeEncodeError:  # half a surrogate pair: only the answer itself is joined and cleaned (L9)
+                line = msgspec.json.encode(clean_json(delta)[0])
+            self._streams.raw(line)
             return
         self._streams.raw(self._session.line(self._next))
         self._next += 1
@@ -182,6 +188,11 @@ _DELTAS: dict[type, str] = {
     ToolProgress: "delta/progress",
     StepReset: "delta/reset",
 }
+
+
+def _silence(stream: Any) -> None:
+    """Send what is buffered nowhere: it would fail once more when the interpreter ends, with exit code 120."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
 def _is_terminal(stream: Any) -> bool:

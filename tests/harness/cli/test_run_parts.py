@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import signal
 
 import anyio
@@ -9,10 +10,12 @@ import pytest
 
 from checkrein import Agent, tool
 from checkrein import events as ev
+from checkrein.chunks import TextChunk
 from checkrein.cli.follow import Follower
 from checkrein.cli.opening import find_session
 from checkrein.cli.run import turn_code
 from checkrein.cli.signals import Signals
+from checkrein.cli.streams import JsonLines, Streams
 from checkrein.errors import SessionNotFound
 from checkrein.events import ApprovalDecided, Cause, Reason
 from checkrein.live import TextDelta, ToolProgress
@@ -59,6 +62,22 @@ async def busy(context: ToolContext) -> str:
     context.progress("busy")
     await anyio.lowlevel.checkpoint()
     return "done"
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_L9_half_a_surrogate_pair_in_a_delta_is_a_line_of_json_too(backend, capfdbinary):
+    async def main():
+        async with Agent(ScriptedModel([TextChunk(0, "a \ud83d"), TextChunk(0, "\ude00 b")])) as agent:
+            follower = Follower(agent)
+            assert (await agent.run("hi")).text == "a \U0001f600 b"
+            screen = JsonLines(Streams(), agent.session, 0)
+            for item in follower.ready():
+                screen.show(item)
+
+    anyio.run(main, backend=backend)
+    lines = [json.loads(line) for line in capfdbinary.readouterr().out.splitlines()]
+    assert [line["text"] for line in lines if line["type"] == "delta/text"] == ["a \ufffd", "\ufffd b"]
+    assert lines[-1]["type"] == "turn/end"
 
 
 @pytest.mark.parametrize("backend", BACKENDS)

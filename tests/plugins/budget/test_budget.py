@@ -119,6 +119,12 @@ def test_tokens_are_those_of_the_turn(run: Callable[..., Any]) -> None:
     run(main)
 
 
+def test_large_counts_are_told_in_full(run: Callable[..., Any]) -> None:
+    answers: list[Any] = [[call("poll"), usage(input=1_234_567)]]
+    result = run(one_turn, config(max_tokens=1_000_000), answers)
+    assert result.reason.cause_text == "budget the turn's budget of tokens is used up: 1234567 of 1000000"
+
+
 def test_time_ends_between_steps(run: Callable[..., Any]) -> None:
     result = run(one_turn, config(max_time_s=10), [forever(call("sleep", {"seconds": 4}))])
     assert cause(result) == ("budget", "time_s", 10)

@@ -229,6 +229,15 @@ def test_trimming_is_linear() -> None:
     assert min(seconds(10_000) for _ in range(3)) < 40 * small  # quadratic would be 100 times
 
 
+@pytest.mark.parametrize("window", [600, 4_096, 128_000])
+def test_what_the_user_asks_now_is_quoted_however_small_the_window(window: int) -> None:
+    messages = [user("the task"), says("done"), user("an old wish " + "o" * 500), says("done")]
+    messages += loop(100, window // 10, "what is asked now " + "n" * 500)
+    got = trimmed(messages, window, keep=3)
+    marker = texts(got.messages)[1]
+    assert got.outcome.kind == "trimmed" and "> what is asked now nnn" in marker and "> an old wish ooo" in marker
+
+
 def test_planning_a_cut_reads_no_more_of_what_is_dropped_than_it_quotes() -> None:
     read = 0
 
