@@ -352,25 +352,36 @@ def _run_trio(
     passes_max: int,
     on_pass: Callable[[int], object] | None,
 ) -> T:
+    import trio
+
     found: list[Stuck] = []
     scopes: list[anyio.CancelScope] = []
 
     def stuck(why: str) -> None:
-        import trio
-
+        if (
+            found
+        ):  # who waits is shielded or deaf, no cancellation ends it: leave trio by what it calls an internal error
+            raise found[0]
         found.append(Stuck(why, _paths(trio.lowlevel.current_root_task())))
         scopes[0].cancel()
 
     async def main() -> T:
         with anyio.CancelScope() as scope:
             scopes.append(scope)
-            return await fn(*args)
-        raise found[0]
+            result = await fn(*args)
+        if found:
+            raise found[0]
+        return result
 
     order: AbstractContextManager[None] = nullcontext() if seed is None else _trio_order(seed)
     with order:
         options = {"clock": _trio_clock(stuck_s, stuck), "instruments": _trio_passes(passes_max, stuck, on_pass)}
-        return anyio.run(main, backend="trio", backend_options=options)
+        try:
+            return anyio.run(main, backend="trio", backend_options=options)
+        except trio.TrioInternalError:
+            if not found:
+                raise
+            raise found[0] from None
 
 
 def _paths(task: Any) -> Iterator[str]:
