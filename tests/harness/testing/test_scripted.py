@@ -274,6 +274,8 @@ def test_requests_are_recorded_and_copied_if_asked():
 def test_a_bad_script_is_refused_when_it_is_written():
     with pytest.raises(TypeError, match="in a script, got 3"):
         ScriptedModel([text("a"), 3])
+    with pytest.raises(TypeError, match=r"in a script, got \{.text.: .hello.\}"):  # a turn as data
+        ScriptedModel({"text": "hello"})
     with pytest.raises(ValueError, match="message=True"):
         ScriptedModel([metadata("m")])
 
