@@ -114,7 +114,7 @@ def dump(document: Document, rows: Sequence[Any]) -> bytes:
         return b"".join([_line(row) + b"\n" for row in rows])
     values = [row.value if isinstance(row, Row) else row for row in rows]
     whole = values if document.envelope is None else {**document.envelope, "messages": values}
-    return json.dumps(clean_json(whole)[0], ensure_ascii=False, indent=2).encode() + b"\n"
+    return _encode(whole, indent=2) + b"\n"
 
 
 def _line(row: Any) -> bytes:
@@ -122,4 +122,12 @@ def _line(row: Any) -> bytes:
         if row.raw is not None:
             return row.raw
         row = row.value
-    return json.dumps(clean_json(row)[0], ensure_ascii=False).encode()
+    return _encode(row)
+
+
+def _encode(value: Any, indent: int | None = None) -> bytes:
+    """Text that UTF-8 cannot carry is cleaned; otherwise nothing is, for a value that nests deeply loses by it."""
+    try:
+        return json.dumps(value, ensure_ascii=False, indent=indent).encode()
+    except UnicodeEncodeError:
+        return json.dumps(clean_json(value)[0], ensure_ascii=False, indent=indent).encode()
