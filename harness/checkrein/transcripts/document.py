@@ -66,9 +66,20 @@ def _whole(data: bytes) -> Document | None:
     messages = value.get("messages") if isinstance(value, dict) else None
     if not isinstance(messages, list):
         return None
-    start = _MESSAGES.search(text)
     envelope = {name: member for name, member in value.items() if name != "messages"}
-    return Document(_rows(messages, text, start.end() if start else -1), envelope=envelope, is_lines=False)
+    return Document(_rows(messages, text, _start(messages, text)), envelope=envelope, is_lines=False)
+
+
+def _start(messages: list[Any], text: str) -> int:
+    """Where the array of these messages begins, -1 if it is not found: other members may hold arrays of that name."""
+    decoder = json.JSONDecoder()
+    for found in _MESSAGES.finditer(text):
+        try:
+            if decoder.raw_decode(text, found.end() - 1)[0] == messages:
+                return found.end()
+        except (ValueError, RecursionError):
+            continue
+    return -1
 
 
 def _rows(values: list[Any], text: str, at: int) -> tuple[Row, ...]:

@@ -78,6 +78,15 @@ def test_what_nests_deeply_is_copied_whole(sample: str, tmp_path: Path) -> None:
     assert '["here"]' in json.dumps(copy)
 
 
+def test_lines_are_those_of_the_messages_not_of_another_member_of_that_name(tmp_path: Path) -> None:
+    messages = [message for n, message in enumerate(rows("anthropic-messages.json")) if n != 2]
+    path = tmp_path / "broken.json"
+    path.write_text(json.dumps({"inputs": {"messages": messages[:1]}, "messages": messages}, indent=1))
+    lines = path.read_text().split("\n")
+    calls = next(n for n, line in enumerate(lines, 1) if '"assistant"' in line)
+    assert {problem.line for problem in check(path).problems} == {calls - 1}
+
+
 def test_a_session_logs_id_that_is_a_number_is_written_as_text(tmp_path: Path) -> None:
     values = json.loads(json.dumps(rows("dsh.jsonl")).replace('"c1"', "7"))
     problems, copy = mended("dsh.jsonl", values, tmp_path)
