@@ -34,12 +34,13 @@ class OracleFixture:
 
     Attributes:
         watches: one per session, in the order they were made; the last 200 of them.
+        deep: whether they derive the history at each step.
     """
 
     def __init__(self, deep: bool) -> None:
         self.watches: list[Watch] = []
+        self.deep = deep
         self._earlier: WeakSet[Watch] = WeakSet()
-        self._deep = deep
         self._found: list[str] = []  # in sessions that are no longer held
         self._told: set[str] = set()
 
@@ -57,7 +58,7 @@ class OracleFixture:
             oldest = self.watches.pop(0)
             self._found += _problems(oldest, ended=False, last=True)
             self._earlier.add(oldest)
-        watch = Watch(session, deep=self._deep)
+        watch = Watch(session, deep=self.deep)
         self.watches.append(watch)
         return watch
 
@@ -72,6 +73,30 @@ class OracleFixture:
         new = [problem for problem in dict.fromkeys(found) if problem not in self._told]
         self._told.update(new)
         return new
+
+
+class _Lasting:
+    """The oracles of fixtures that outlast a test (of a class, module or session): their agents are watched on."""
+
+    def __init__(self) -> None:
+        self._made: dict[object, OracleFixture] = {}
+        self._over: list[OracleFixture] = []
+
+    def begin(self, fixture: object, deep: bool) -> OracleFixture:
+        """A fixture is set up."""
+        oracle = self._made[fixture] = OracleFixture(deep)
+        return oracle
+
+    def end(self, fixture: object) -> None:
+        """A fixture is closed; it is judged when all that are closed with it are."""
+        if (oracle := self._made.pop(fixture, None)) is not None:
+            self._over.append(oracle)
+
+    def problems(self) -> list[str]:
+        """What is new, each once."""
+        over, self._over = self._over, []
+        found = [problem for oracle in over for problem in oracle.problems(ended=True)]
+        return found + [problem for oracle in self._made.values() for problem in oracle.problems(ended=False)]
 
 
 def _is_agents(watch: Watch) -> bool:
@@ -97,6 +122,7 @@ def _problems(watch: Watch, ended: bool, last: bool) -> list[str]:
 # --- the hooks of pytest -----------------------------------------------------------------------------
 
 _KEY = pytest.StashKey[OracleFixture]()
+_LASTING = pytest.StashKey[_Lasting]()
 # The test that runs, None while it is not watched; below it the one that runs it, in the same process (pytester).
 _current: list[OracleFixture | None] = []
 _runs: list[pytest.Config] = []  # the runs that watch, an inner one last
@@ -110,6 +136,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     """Register the marker, and wait for checkrein to be imported."""
     config.addinivalue_line("markers", f"{_MARKER}(reason): this test breaks the rules on purpose; say why")
+    config.stash[_LASTING] = _Lasting()
     mode = config.getini("checkrein_oracle")
     if mode not in _MODES:
         raise pytest.UsageError(f"checkrein_oracle: expected on, off or deep, got {mode!r}")
@@ -157,12 +184,32 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
         _current[-1] = oracle
 
 
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_fixture_setup(
+    fixturedef: pytest.FixtureDef[Any], request: pytest.FixtureRequest
+) -> Generator[None, Any, Any]:
+    """An agent of a fixture that outlasts the test is none of the test's."""
+    oracle = _current[-1] if _current else None
+    if oracle is None or fixturedef.scope == "function":
+        return (yield)
+    _current[-1] = request.config.stash[_LASTING].begin(fixturedef, oracle.deep)
+    try:
+        return (yield)
+    finally:
+        _current[-1] = oracle
+
+
+def pytest_fixture_post_finalizer(fixturedef: pytest.FixtureDef[Any], request: pytest.FixtureRequest) -> None:
+    """A fixture is closed."""
+    request.config.stash[_LASTING].end(fixturedef)
+
+
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_call(item: pytest.Item) -> Generator[None, Any, Any]:
     """Fail a test that passed although a rule was broken."""
     result = yield
     if (oracle := _current[-1]) is not None:
-        _raise(oracle.problems(ended=False))
+        _raise([*oracle.problems(ended=False), *item.config.stash[_LASTING].problems()])
     return result
 
 
@@ -171,8 +218,9 @@ def pytest_runtest_teardown(item: pytest.Item) -> Generator[None, Any, Any]:
     """Check the ends, after all fixtures are closed."""
     result = yield
     oracle, _current[-1] = _current[-1], None
+    lasting = item.config.stash[_LASTING].problems()  # of a test that is not watched they are told to nobody
     if oracle is not None:
-        problems = oracle.problems(ended=True)
+        problems = [*oracle.problems(ended=True), *lasting]
         item.stash[_KEY] = OracleFixture(False)
         _raise(problems)
     return result

@@ -170,6 +170,68 @@ def test_a_run_inside_of_a_test_leaves_the_oracle_where_it_was(tmp_path: Path) -
     assert (out["test_around"], out["test_behind"]) == ("FAILED", "FAILED"), out["text"]
 
 
+LASTING = """
+from checkrein.testing import forever, hang
+
+pytestmark = pytest.mark.anyio
+
+@pytest.fixture(scope="module")
+def anyio_backend(): return "asyncio"
+
+class Sometimes(Lies):
+    now = False
+
+    @hookimpl
+    def session_event(self, session, event):
+        if Sometimes.now:
+            super().session_event(session, event)
+
+@pytest.fixture(scope="module")
+async def agent(anyio_backend):
+    async with Agent(ScriptedModel("one", "two", "three", hang(), "four"), plugins=[Sometimes()]) as agent:
+        yield agent
+
+async def test_first(agent):
+    assert (await agent.run("hi")).text == "one"
+
+async def test_second_breaks(agent):
+    Sometimes.now = True
+    assert (await agent.run("hi")).text == "two"
+
+@pytest.mark.checkrein_oracle_off(reason="on purpose")
+async def test_third_may(agent):
+    assert (await agent.run("hi")).text == "three"
+    Sometimes.now = False
+
+async def test_fourth_leaves_a_turn_open(agent):
+    agent.send("hi")
+    await anyio.sleep(0.01)
+    assert agent.status == "running"
+
+async def test_fifth_ends_it(agent):
+    agent.cancel()
+    await agent.idle()
+
+async def test_sixth_breaks_at_the_end(agent):
+    agent.session.append(ev.TurnStart(turn=agent.session.state.turn + 1, trigger={}))
+"""
+
+
+def test_an_agent_of_a_module_is_watched_in_each_test_and_may_be_at_work_between_them(tmp_path: Path) -> None:
+    out = run_tests(tmp_path, LASTING)
+    text = out.pop("text")
+    assert out == {
+        "test_first": "PASSED",
+        "test_second_breaks": "FAILED",
+        "test_third_may": "PASSED",
+        "test_fourth_leaves_a_turn_open": "PASSED",
+        "test_fifth_ends_it": "PASSED",
+        "test_sixth_breaks_at_the_end": "PASSED+ERROR",
+    }, text
+    assert text.count("a fault in x without its author") == 1
+    assert "has no turn/end" in text
+
+
 @pytest.mark.parametrize("where", ["head", "inside"])
 def test_P3_only_the_standard_library_until_checkrein_is_imported(tmp_path: Path, where: str) -> None:
     head = """

@@ -16,7 +16,7 @@ import random
 import selectors
 import sys
 import time
-from collections.abc import Awaitable, Callable, Iterable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from itertools import count
 from math import inf
@@ -24,6 +24,8 @@ from typing import Any, TypeVar, TypeVarTuple
 
 import anyio
 import anyio.to_thread
+
+from .stuck import Stuck, deadlock, path_of, paths_below, spin
 
 __all__ = ["BACKENDS", "Stuck", "VirtualLoop", "hold", "run_seeded", "run_virtual"]
 
@@ -34,26 +36,6 @@ PASSES_MAX = 1_000_000
 
 T = TypeVar("T")
 Args = TypeVarTuple("Args")
-
-
-class Stuck(TimeoutError):
-    """The run cannot come to an end: a deadlock, or something that spins.
-
-    Args:
-        why: what was seen.
-        tasks: what each task waits for.
-    """
-
-    def __init__(self, why: str, tasks: Iterable[str]) -> None:
-        super().__init__(f"virtual time is stuck: {why}; the tasks: {'; '.join(sorted(tasks)) or '(none)'}")
-
-
-def _deadlock(real_s: float) -> str:
-    return f"no timer is set, and no thread or socket woke the loop for {real_s:g} real seconds"
-
-
-def _spin(passes: int) -> str:
-    return f"{passes} passes of the scheduler were made: a task spins, or a timer ticks for ever"
 
 
 class _Holds:
@@ -140,7 +122,7 @@ class _Selector(selectors.DefaultSelector):
         events = super().select(min(patience_s, max(0.0, due - loop.now)))
         loop.now += time.monotonic() - begun
         if not events and due == inf:
-            raise loop.stuck(_deadlock(patience_s))
+            raise loop.stuck(deadlock(patience_s))
         return events
 
 
@@ -205,7 +187,7 @@ class VirtualLoop(asyncio.SelectorEventLoop):
 
     def stuck(self, why: str) -> Stuck:
         """The error of a run that does not end."""
-        return Stuck(why, [_path(task.get_coro()) for task in asyncio.all_tasks(self)])
+        return Stuck(why, [path_of(task.get_coro()) for task in asyncio.all_tasks(self)])
 
     def run_forever(self) -> None:
         """Run until the loop is stopped; anyio's worker threads hold the clock meanwhile."""
@@ -216,7 +198,7 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         self._passes += 1
         if self._passes > self._passes_max:
             self._passes_max = sys.maxsize  # the loop still has to close
-            raise self.stuck(_spin(self._passes - 1))
+            raise self.stuck(spin(self._passes - 1))
         if self._on_pass is not None:
             self._on_pass(self._passes)
         if self._random is not None:
@@ -269,7 +251,7 @@ def _trio_clock(stuck_s: float, stuck: Callable[[str], None]) -> Any:
         patience_s = max(stuck_s, HELD_S) if held else stuck_s
         if idle_s > patience_s:
             idle_s = 0.0
-            stuck(_deadlock(patience_s))
+            stuck(deadlock(patience_s))
 
     clock._autojump = autojump
     return clock
@@ -286,7 +268,7 @@ def _trio_passes(passes_max: int, stuck: Callable[[str], None], on_pass: Callabl
         def after_io_wait(self, timeout: float) -> None:
             number = next(numbers)
             if number == passes_max:
-                stuck(_spin(number))
+                stuck(spin(number))
             if on_pass is not None:
                 on_pass(number)
 
@@ -352,41 +334,36 @@ def _run_trio(
     passes_max: int,
     on_pass: Callable[[int], object] | None,
 ) -> T:
+    import trio
+
     found: list[Stuck] = []
     scopes: list[anyio.CancelScope] = []
 
     def stuck(why: str) -> None:
-        import trio
-
-        found.append(Stuck(why, _paths(trio.lowlevel.current_root_task())))
+        if (
+            found
+        ):  # who waits is shielded or deaf, no cancellation ends it: leave trio by what it calls an internal error
+            raise found[0]
+        found.append(Stuck(why, paths_below(trio.lowlevel.current_root_task())))
         scopes[0].cancel()
 
     async def main() -> T:
         with anyio.CancelScope() as scope:
             scopes.append(scope)
-            return await fn(*args)
-        raise found[0]
+            result = await fn(*args)
+        if found:
+            raise found[0]
+        return result
 
     order: AbstractContextManager[None] = nullcontext() if seed is None else _trio_order(seed)
     with order:
         options = {"clock": _trio_clock(stuck_s, stuck), "instruments": _trio_passes(passes_max, stuck, on_pass)}
-        return anyio.run(main, backend="trio", backend_options=options)
-
-
-def _paths(task: Any) -> Iterator[str]:
-    for nursery in () if task is None else task.child_nurseries:
-        for child in nursery.child_tasks:
-            yield _path(child.coro)
-            yield from _paths(child)
-
-
-def _path(coro: Any) -> str:
-    """The chain of coroutines from a task's own to what it waits for, as `main > Event.wait`."""
-    names: list[str] = []
-    while coro is not None and len(names) < 100:
-        names.append(getattr(coro, "__qualname__", type(coro).__name__))
-        coro = getattr(coro, "cr_await", None) or getattr(coro, "ag_await", None)
-    return " > ".join(names)
+        try:
+            return anyio.run(main, backend="trio", backend_options=options)
+        except trio.TrioInternalError:
+            if not found:
+                raise
+            raise found[0] from None
 
 
 def run_seeded(fn: Callable[[*Args], Awaitable[T]], *args: *Args, seed: int, backend: str = "trio") -> T:

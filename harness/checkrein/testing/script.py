@@ -391,7 +391,7 @@ def compile_turn(items: Iterable[Item] | Item) -> Compiled:
         ValueError: metadata stands before every block.
     """
     compiler = _Compiler()
-    single = isinstance(items, (str, Say, Ask, About, Part, Torn, Wait, Raise, Check, *CHUNK_TYPES))
+    single = isinstance(items, (str, dict, Say, Ask, About, Part, Torn, Wait, Raise, Check, *CHUNK_TYPES))
     for item in [items] if single else items:  # type: ignore[union-attr]
         compiler.add(item)  # type: ignore[arg-type]
     if not compiler.open_ended:

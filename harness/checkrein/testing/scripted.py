@@ -221,6 +221,8 @@ class ScriptedModel:
             failed = AssertionError(f"the check of request {number} returned False")
         except AssertionError as exc:
             failed = exc
+        except Exception as exc:  # it looked for what is not there: verify() has to know of that as well
+            failed = AssertionError(f"the check of request {number} raised {type(exc).__name__}: {exc}")
         self.failures.append(failed)
         raise ProviderError(
             f"a check of the script failed at request {number}: {failed}",

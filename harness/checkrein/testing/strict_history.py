@@ -137,7 +137,7 @@ def _call(at: str, call: dict[str, Any]) -> Iterator[Refusal]:
 def _is_object(text: str) -> bool:
     try:
         return isinstance(json.loads(text), dict)
-    except ValueError:
+    except (ValueError, RecursionError):
         return False
 
 

@@ -229,7 +229,7 @@ class _Handler(BaseHTTPRequestHandler):
             return
         try:
             body = json.loads(data)
-        except ValueError:
+        except (ValueError, RecursionError):
             self._error(400, Refusal("We could not parse the JSON body of your request."))
             return
         if not self.path.rstrip("/").endswith("/chat/completions"):

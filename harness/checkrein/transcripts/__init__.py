@@ -175,10 +175,10 @@ def _read(path: Path) -> bytes:
 
 def _write(target: Path, data: bytes) -> None:
     temporary = target.with_name(f".{target.name}.{os.getpid()}")
-    if target.exists():
+    if os.path.lexists(target):  # also a link that leads nowhere
         raise TranscriptError(f"{target} exists already; a repair overwrites nothing, name another file")
+    fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     try:
-        fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
         with os.fdopen(fd, "wb") as file:
             file.write(data)
         temporary.replace(target)

@@ -66,9 +66,20 @@ def _whole(data: bytes) -> Document | None:
     messages = value.get("messages") if isinstance(value, dict) else None
     if not isinstance(messages, list):
         return None
-    start = _MESSAGES.search(text)
     envelope = {name: member for name, member in value.items() if name != "messages"}
-    return Document(_rows(messages, text, start.end() if start else -1), envelope=envelope, is_lines=False)
+    return Document(_rows(messages, text, _start(messages, text)), envelope=envelope, is_lines=False)
+
+
+def _start(messages: list[Any], text: str) -> int:
+    """Where the array of these messages begins, -1 if it is not found: other members may hold arrays of that name."""
+    decoder = json.JSONDecoder()
+    for found in _MESSAGES.finditer(text):
+        try:
+            if decoder.raw_decode(text, found.end() - 1)[0] == messages:
+                return found.end()
+        except (ValueError, RecursionError):
+            continue
+    return -1
 
 
 def _rows(values: list[Any], text: str, at: int) -> tuple[Row, ...]:
@@ -114,7 +125,7 @@ def dump(document: Document, rows: Sequence[Any]) -> bytes:
         return b"".join([_line(row) + b"\n" for row in rows])
     values = [row.value if isinstance(row, Row) else row for row in rows]
     whole = values if document.envelope is None else {**document.envelope, "messages": values}
-    return json.dumps(clean_json(whole)[0], ensure_ascii=False, indent=2).encode() + b"\n"
+    return _encode(whole, indent=2) + b"\n"
 
 
 def _line(row: Any) -> bytes:
@@ -122,4 +133,12 @@ def _line(row: Any) -> bytes:
         if row.raw is not None:
             return row.raw
         row = row.value
-    return json.dumps(clean_json(row)[0], ensure_ascii=False).encode()
+    return _encode(row)
+
+
+def _encode(value: Any, indent: int | None = None) -> bytes:
+    """Text that UTF-8 cannot carry is cleaned; otherwise nothing is, for a value that nests deeply loses by it."""
+    try:
+        return json.dumps(value, ensure_ascii=False, indent=indent).encode()
+    except UnicodeEncodeError:
+        return json.dumps(clean_json(value)[0], ensure_ascii=False, indent=indent).encode()

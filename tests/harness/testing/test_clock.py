@@ -127,6 +127,26 @@ def test_a_deadlock_is_reported_instead_of_hanging(backend):
 
 
 @both
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # what never ends is torn down unended
+@pytest.mark.parametrize("how", ["shielded", "deaf"])
+def test_a_deadlock_that_no_cancellation_reaches_is_named_too(backend, how):
+    async def waits_for_ever():
+        with anyio.CancelScope(shield=how == "shielded"):
+            try:
+                await anyio.Event().wait()
+            except anyio.get_cancelled_exc_class():
+                return "as if nothing were"
+
+    with pytest.raises(Stuck, match="waits_for_ever"):
+        run_virtual(waits_for_ever, backend=backend, stuck_s=0.05)
+
+    async def after():
+        return anyio.current_time()
+
+    assert run_virtual(after, backend=backend) < 1
+
+
+@both
 def test_sockets_work_under_virtual_time(backend):
     async def main():
         left, right = socket.socketpair()

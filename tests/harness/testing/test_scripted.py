@@ -245,6 +245,15 @@ def test_a_failed_check_is_recorded_and_raised():
         model.verify()
 
 
+def test_a_check_that_raises_anything_did_not_hold():
+    model = ScriptedModel([check(lambda request: request.messages[9]), "never"])
+    with pytest.raises(ProviderError, match="the check of request 1 raised IndexError") as raised:
+        play(model)
+    assert raised.value.code == "SCRIPT_CHECK"
+    with pytest.raises(AssertionError, match="IndexError"):
+        model.verify()
+
+
 def test_verify_wants_every_turn_played():
     with pytest.raises(AssertionError, match="got 1 turns left"):
         ScriptedModel("a").verify()
@@ -265,6 +274,8 @@ def test_requests_are_recorded_and_copied_if_asked():
 def test_a_bad_script_is_refused_when_it_is_written():
     with pytest.raises(TypeError, match="in a script, got 3"):
         ScriptedModel([text("a"), 3])
+    with pytest.raises(TypeError, match=r"in a script, got \{.text.: .hello.\}"):  # a turn as data
+        ScriptedModel({"text": "hello"})
     with pytest.raises(ValueError, match="message=True"):
         ScriptedModel([metadata("m")])
 

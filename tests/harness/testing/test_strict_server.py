@@ -139,6 +139,7 @@ BAD = [
     ([USER, calls("a"), result("x")], NO_CALL),
     ([USER, calls("a", arguments="[1]"), result("a")], "expected a JSON object"),
     ([USER, calls("a", arguments='{"a":'), result("a")], "expected a JSON object"),
+    ([USER, calls("a", arguments='{"a":' * 100_000), result("a")], "expected a JSON object"),
     ([USER, calls("a", arguments={"a": 1}), result("a")], "expected a string, but got an object"),
     ([USER, calls("x" * 41), result("x" * 41)], "maximum length 40"),
     ([USER, calls(""), result("")], "Missing required parameter: 'messages[1].tool_calls[0].id'"),
@@ -201,9 +202,10 @@ def test_a_refusal_is_status_400_and_plays_no_answer():
         error = json.loads(data)["error"]
         good, _ = ask(server)
         broken, _ = ask(server, body="{")
+        deep, _ = ask(server, body='{"a":' * 100_000)
         lost, _ = ask(server, path="/v1/other")
 
-    assert (status, good, broken, lost) == (400, 200, 400, 404)
+    assert (status, good, broken, deep, lost) == (400, 200, 400, 400, 404)
     assert error["type"] == "invalid_request_error"
     assert error["param"] == "messages.[2].role"
     assert [found.message for found in server.refusals] == [error["message"]]

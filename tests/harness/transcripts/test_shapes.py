@@ -66,6 +66,27 @@ def test_rows_of_any_shape_are_repaired(case: str, tmp_path: Path) -> None:
     assert problems and len(copy) >= len(make())
 
 
+@pytest.mark.parametrize("sample", ["dsh.jsonl", "anthropic-messages.json"])
+def test_what_nests_deeply_is_copied_whole(sample: str, tmp_path: Path) -> None:
+    deep: Any = "here"
+    for _ in range(150):
+        deep = [deep]
+    values = rows(sample)
+    values[3]["data" if sample == "dsh.jsonl" else "note"] = {**values[3].get("data", {}), "deep": deep}
+    del values[1 if sample == "dsh.jsonl" else 5]  # so that the row, or the file, is written anew
+    _, copy = mended(sample, values, tmp_path)
+    assert '["here"]' in json.dumps(copy)
+
+
+def test_lines_are_those_of_the_messages_not_of_another_member_of_that_name(tmp_path: Path) -> None:
+    messages = [message for n, message in enumerate(rows("anthropic-messages.json")) if n != 2]
+    path = tmp_path / "broken.json"
+    path.write_text(json.dumps({"inputs": {"messages": messages[:1]}, "messages": messages}, indent=1))
+    lines = path.read_text().split("\n")
+    calls = next(n for n, line in enumerate(lines, 1) if '"assistant"' in line)
+    assert {problem.line for problem in check(path).problems} == {calls - 1}
+
+
 def test_a_session_logs_id_that_is_a_number_is_written_as_text(tmp_path: Path) -> None:
     values = json.loads(json.dumps(rows("dsh.jsonl")).replace('"c1"', "7"))
     problems, copy = mended("dsh.jsonl", values, tmp_path)

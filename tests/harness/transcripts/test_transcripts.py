@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import random
 from collections.abc import Callable
 from pathlib import Path
@@ -345,6 +346,18 @@ def test_a_repair_overwrites_nothing(tmp_path: Path) -> None:
         with pytest.raises(TranscriptError, match="exists"):
             repair(sample, out)
     assert (tmp_path / "taken").read_text() == "mine"
+    (tmp_path / "link").symlink_to(tmp_path / "nowhere")
+    with pytest.raises(TranscriptError, match="exists"):
+        repair(sample, tmp_path / "link")
+    assert (tmp_path / "link").is_symlink()
+
+
+def test_a_repair_removes_nobody_elses_file(tmp_path: Path) -> None:
+    other = tmp_path / f".copy.{os.getpid()}"  # as of a repair in another thread
+    other.write_text("mine")
+    with pytest.raises(FileExistsError):
+        repair(DATA / "bub.jsonl", tmp_path / "copy")
+    assert other.read_text() == "mine" and not (tmp_path / "copy").exists()
 
 
 def test_a_plugin_can_add_a_format(tmp_path: Path) -> None:
