@@ -340,9 +340,7 @@ def _run_trio(
     scopes: list[anyio.CancelScope] = []
 
     def stuck(why: str) -> None:
-        if (
-            found
-        ):  # who waits is shielded or deaf, no cancellation ends it: leave trio by what it calls an internal error
+        if found:  # who waits is shielded or deaf, no cancellation ends it: leave by trio's own internal error
             raise found[0]
         found.append(Stuck(why, paths_below(trio.lowlevel.current_root_task())))
         scopes[0].cancel()
