@@ -19,7 +19,7 @@ from typing import IO, Any
 import click
 from msgspec import Struct
 
-from checkrein.errors import CheckreinError
+from checkrein.errors import CheckreinError, ConfigError
 
 __all__ = ["Row", "crashtest", "run_crashtest"]
 
@@ -217,7 +217,7 @@ class _Worker:
             answer = ""
         if not answer:
             self._process.wait()
-            raise CrashtestError(f"expected {self._target} to make a harness; it failed:\n{self.errors()}")
+            raise ConfigError(f"expected {self._target} to make a harness; it failed:\n{self.errors()}")
         return int(json.loads(answer)["code"])
 
 

@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING, Any
 import anyio
 
 from checkrein.discovery import PLUGINS, discover
-from checkrein.errors import ConfigError
+from checkrein.errors import CheckreinError, ConfigError
 from checkrein.hookspecs import hookimpl
 
 if TYPE_CHECKING:
@@ -289,7 +289,10 @@ def _die_with_the_caller() -> None:
 def main(arguments: Sequence[str]) -> None:
     """Serve requests from standard input, or live the one life that is given."""
     target = arguments[0]
-    make = load_target(target)
+    try:
+        make = load_target(target)
+    except CheckreinError as exc:  # its words are enough: none of the target's own code failed
+        sys.exit(str(exc))
     if len(arguments) > 1:
         once(make, json.loads(arguments[1]))
         return

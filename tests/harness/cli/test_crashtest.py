@@ -117,6 +117,8 @@ def test_lives_that_were_kept_are_not_overwritten(agent, tmp_path):
 def test_a_target_that_is_none_says_what_was_expected(target):
     with pytest.raises(ConfigError, match="expected a"):
         load_target(target)
+    done = CliRunner().invoke(crashtest, [target])
+    assert isinstance(done.exception, ConfigError) and "Traceback" not in str(done.exception)  # exit code 3
 
 
 def test_rows_say_whether_they_are_good():
