@@ -10,6 +10,7 @@ import re
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
+from math import inf
 from typing import Any
 
 from checkrein.errors import ProviderError
@@ -200,7 +201,7 @@ def retry_after_s(headers: Mapping[str, str], now: datetime | None = None) -> fl
             seconds = float(headers[name]) * unit
         except (KeyError, ValueError):
             continue
-        if 0 <= seconds < 1e9:  # NaN and infinity fail this, too
+        if 0 <= seconds < inf:  # NaN fails this, too
             return seconds
     try:
         when = parsedate_to_datetime(headers["retry-after"])

@@ -95,6 +95,7 @@ def test_the_table_of_statuses(status, body, code, retryable, kind):
         ({"retry-after": "-3"}, None),
         ({"retry-after": "nan"}, None),
         ({"retry-after": "inf"}, None),
+        ({"retry-after": "1e10"}, 1e10),  # it says so, and nobody waits for it: it is not tried at once
         ({"retry-after": "soon"}, None),
         ({"retry-after": "Mon, 30 Nov 2026 12:00:10 GMT"}, 10.0),
         ({"retry-after": "Mon, 30 Nov 2026 11:00:00 GMT"}, 0.0),
