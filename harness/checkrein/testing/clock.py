@@ -337,16 +337,17 @@ def _run_trio(
     import trio
 
     found: list[Stuck] = []
-    scopes: list[anyio.CancelScope] = []
+    scopes: list[trio.CancelScope] = []
 
     def stuck(why: str) -> None:
-        if found:  # who waits is shielded or deaf, no cancellation ends it: leave by trio's own internal error
-            raise found[0]
+        if found:  # the cancellation did not reach who waits
+            _unshield(scopes[0])
+            return
         found.append(Stuck(why, paths_below(trio.lowlevel.current_root_task())))
         scopes[0].cancel()
 
     async def main() -> T:
-        with anyio.CancelScope() as scope:
+        with trio.CancelScope() as scope:
             scopes.append(scope)
             result = await fn(*args)
         if found:
@@ -356,12 +357,15 @@ def _run_trio(
     order: AbstractContextManager[None] = nullcontext() if seed is None else _trio_order(seed)
     with order:
         options = {"clock": _trio_clock(stuck_s, stuck), "instruments": _trio_passes(passes_max, stuck, on_pass)}
-        try:
-            return anyio.run(main, backend="trio", backend_options=options)
-        except trio.TrioInternalError:
-            if not found:
-                raise
-            raise found[0] from None
+        return anyio.run(main, backend="trio", backend_options=options)
+
+
+def _unshield(scope: Any) -> None:
+    """Let the cancellation of a trio scope reach all that waits in it."""
+    statuses = [scope._cancel_status]
+    for status in statuses:
+        status._scope.shield = False
+        statuses += status.children
 
 
 def run_seeded(fn: Callable[[*Args], Awaitable[T]], *args: *Args, seed: int, backend: str = "trio") -> T:

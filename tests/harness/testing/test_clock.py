@@ -127,7 +127,6 @@ def test_a_deadlock_is_reported_instead_of_hanging(backend):
 
 
 @both
-@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # what never ends is torn down unended
 @pytest.mark.parametrize("how", ["shielded", "deaf"])
 def test_a_deadlock_that_no_cancellation_reaches_is_named_too(backend, how):
     async def waits_for_ever():
