@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from .approve import Terminal, TerminalApprover, is_terminal
+from .modes import hands_over_lines, modes, restore
 from .opening import Wanted, agent_options
 
 if TYPE_CHECKING:
@@ -110,12 +111,13 @@ class Lines(Terminal):
         self._asked = 0  # how many questions were shown
         self._editing = False  # readline holds a line that is begun
         self._half_typed = ""  # what that line was when the last question was shown
+        self._stale = False  # it was whole by then, and not handed over yet
 
     def __enter__(self) -> Lines:
         from checkrein.threads import loop_post
 
         if self.terminal:
-            self._modes = _modes()
+            self._modes = modes()
             try:
                 import readline  # input() edits lines with it
             except ImportError:
@@ -129,7 +131,7 @@ class Lines(Terminal):
         return self
 
     def __exit__(self, *exc: object) -> None:
-        _restore(self._modes)
+        restore(self._modes)
 
     def more(self) -> None:
         """Ask for one more line."""
@@ -150,6 +152,8 @@ class Lines(Terminal):
             import readline
 
             self._half_typed = readline.get_line_buffer()
+            # Readline ends without Python's lock: it may have put the terminal back and wait to hand its line over.
+            self._stale = hands_over_lines(self._fd)
         self._asked += 1
 
     def _begun(self) -> None:
@@ -165,17 +169,19 @@ class Lines(Terminal):
                 line = input(self.prompt) if editing else sys.stdin.readline() or None
             except (EOFError, OSError, ValueError):
                 line = None
+            asked = self._asked  # before the end of editing is told: a question in between looks at the line
             self._editing = False
-            if not self._post(partial(self._deliver, line, self._asked)):
+            if not self._post(partial(self._deliver, line, asked)):
                 return
 
     def _deliver(self, line: str | None, asked: int) -> None:
-        half_typed, self._half_typed = self._half_typed, ""
+        begun = self._stale or (self._half_typed and line is not None and line.startswith(self._half_typed))
+        self._half_typed, self._stale = "", False
         if line is None:
             self._ended = True
             self._approval.put(None)
             self._listener.put(None)
-        elif self._approval.awaited and asked == self._asked and not (half_typed and line.startswith(half_typed)):
+        elif self._approval.awaited and asked == self._asked and not begun:
             self._approval.put(line)
             self.more()  # this one was asked for by the conversation
         else:
@@ -368,24 +374,3 @@ def _hooks(agent: AgentLike) -> str:
     harness = agent.harness
     deadlines = harness.config.limits.deadlines()
     return hook_table(hook_rows(harness.plugins, accounts=harness.hooks.accounts(), deadlines=deadlines))
-
-
-def _modes() -> Any:
-    """The terminal's modes, to be put back if the program ends while a line is being edited."""
-    try:
-        import termios
-
-        return termios.tcgetattr(sys.stdin.fileno())
-    except (ImportError, OSError, ValueError):
-        return None
-
-
-def _restore(modes: Any) -> None:
-    if modes is None:
-        return
-    import termios
-
-    try:
-        termios.tcsetattr(sys.stdin.fileno(), termios.TCSADRAIN, modes)
-    except (OSError, ValueError, termios.error):  # the terminal is gone
-        pass
