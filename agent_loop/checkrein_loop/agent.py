@@ -208,7 +208,7 @@ class LoopAgent(Driven):
             self.start()
         elif self.session.writer is not None:
             # The driver is elsewhere: this input must not wait for its next flush point (R4).
-            self.harness.owner.spawn(self._flush_input)
+            self.beside(self._flush_input)
         return receipt
 
     async def _flush_input(self) -> None:

@@ -6,7 +6,7 @@ are not in the log: who waits, who cancelled, and whether a driver runs.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from contextvars import ContextVar
 from functools import partial
 from pathlib import Path
@@ -190,7 +190,21 @@ class Driven:
         scope = self._scope
         if scope is not None and not scope.cancel_called:
             scope.cancel()
-            self.harness.owner.spawn(deaf_watch, self.as_agent(), self.session.state.turn)
+            self.beside(deaf_watch, self.as_agent(), self.session.state.turn)
+
+    def beside(self, fn: Callable[..., Coroutine[Any, Any, None]], *args: Any) -> None:
+        """Run something beside the driver; a KeyboardInterrupt in it is handed over as one in the driver (C10)."""
+        self.harness.owner.spawn(self._beside, fn, args)
+
+    async def _beside(self, fn: Callable[..., Coroutine[Any, Any, None]], args: tuple[Any, ...]) -> None:
+        try:
+            await fn(*args)
+        except KeyboardInterrupt as exc:
+            if self.driven:
+                self.hold(exc)
+            else:
+                self._interrupt = exc
+                self._hand_over()
 
     @property
     def cancelled(self) -> bool:

@@ -10,6 +10,7 @@ from loopkit import add, balanced, nap, of, plugin, results
 
 from checkrein import Agent, tool
 from checkrein.chunks import TextChunk, ThinkingChunk
+from checkrein.memory_store import MemoryStore
 from checkrein.testing import ScriptedModel, call, text, wait
 
 
@@ -230,3 +231,52 @@ def test_C10_T9_an_interrupt_while_a_turn_is_closed_leaves_nothing_to_the_next(r
 
     end = of(run(main), "turn/end")[0]
     assert end.reason.kind == (ended if kind == "turn/end" or ended == "error" else "cancelled")
+
+
+@pytest.mark.parametrize("where", ["flush of a steered input", "watch of what is deaf"])
+def test_C10_an_interrupt_beside_the_driver_is_handed_over_like_one_in_it(run, scripted, where):
+    """It left the owner's group, with which every agent of the harness ended."""
+
+    @tool
+    async def deaf() -> str:
+        """Hear nothing."""
+        with anyio.CancelScope(shield=True):
+            await anyio.sleep(3)
+        return "done"
+
+    beside: list[str] = []
+
+    def flush(gate: str) -> None:
+        if gate == "input" and beside:
+            raise KeyboardInterrupt
+
+    def fault(fault: Any) -> None:
+        raise KeyboardInterrupt
+
+    hooks = {"session_flush": flush} if where.startswith("flush") else {"plugin_fault": fault}
+
+    async def main() -> Any:
+        model = scripted(call("deaf"), "the steered one was parked", *["still here"] * where.startswith("flush"))
+        async with Agent(model, tools=[deaf], plugins=[plugin(**hooks)], store=MemoryStore()) as agent:
+
+            async def later() -> None:
+                await anyio.sleep(1)
+                if where.startswith("flush"):
+                    beside.append("now")
+                    agent.steer("and this")
+                    await anyio.sleep(0.5)
+                    beside.clear()
+                else:
+                    agent.cancel()
+
+            async with anyio.create_task_group() as group:
+                group.start_soon(later)
+                with pytest.raises(KeyboardInterrupt):
+                    await agent.run("go")
+            balanced(agent)
+            agent.harness.plugins.unregister("probe")
+            assert (await agent.run("on")).ok
+            return of(agent, "turn/end")
+
+    first, *rest = run(main)
+    assert (first.reason.kind, {end.reason.kind for end in rest}) == ("cancelled", {"completed"})
