@@ -14,10 +14,12 @@ import anyio
 
 from checkrein.visible import excerpt, visible
 
+from .modes import is_terminal
+
 if TYPE_CHECKING:
     from checkrein.agents import AgentLike, Approval
 
-__all__ = ["Terminal", "TerminalApprover", "is_terminal", "terminal_approver"]
+__all__ = ["Terminal", "TerminalApprover", "terminal_approver"]
 
 MAX_SHOWN_CHARS = 10_000
 MAX_LINE_BYTES = 4_096
@@ -165,14 +167,6 @@ def _open_terminal() -> Terminal | None:
         return Terminal(fd, owned=True)
     os.close(fd)
     return None
-
-
-def is_terminal(stream: TextIO | None) -> bool:
-    """Return whether a stream is open and a terminal."""
-    try:
-        return stream is not None and os.isatty(stream.fileno())
-    except (OSError, ValueError):  # closed, or not a file at all
-        return False
 
 
 def _in_foreground(fd: int) -> bool:

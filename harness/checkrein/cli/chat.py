@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from .approve import Terminal, TerminalApprover, is_terminal
-from .modes import hands_over_lines, modes, restore
+from .approve import Terminal, TerminalApprover
+from .modes import hands_over_lines, is_terminal, modes, restore
 from .opening import Wanted, agent_options
 
 if TYPE_CHECKING:

@@ -1,11 +1,19 @@
-"""The modes of the terminal that lines are typed at; nothing where there are none (Windows, no terminal)."""
+"""The terminal that lines are typed at: whether there is one, and its modes; none on Windows or without one."""
 
 from __future__ import annotations
 
 import sys
-from typing import Any
+from typing import Any, TextIO
 
-__all__ = ["hands_over_lines", "modes", "restore"]
+__all__ = ["hands_over_lines", "is_terminal", "modes", "restore"]
+
+
+def is_terminal(stream: TextIO | None) -> bool:
+    """Return whether a stream is open and a terminal."""
+    try:
+        return stream is not None and stream.isatty()
+    except (OSError, ValueError):  # closed, or not a file at all
+        return False
 
 
 def modes() -> Any:

@@ -17,6 +17,7 @@ from checkrein.live import StepReset, TextDelta, ThinkingDelta, ToolProgress
 from checkrein.messages import CallBlock
 from checkrein.text import clean_json
 
+from .modes import is_terminal
 from .show import Narrator, brief, content_words, shown_text
 
 if TYPE_CHECKING:
@@ -37,9 +38,9 @@ class Streams:
 
     def __init__(self) -> None:
         self.gone = False
-        self.terminal = _is_terminal(sys.stdout)
+        self.terminal = is_terminal(sys.stdout)
         plain = os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb"
-        self._dim = _is_terminal(sys.stderr) and not plain
+        self._dim = is_terminal(sys.stderr) and not plain
         self._open = False  # a line of the answer is not ended
         for stream in (sys.stdout, sys.stderr):
             if (reconfigure := getattr(stream, "reconfigure", None)) is not None:
@@ -193,10 +194,3 @@ _DELTAS: dict[type, str] = {
 def _silence(stream: Any) -> None:
     """Send what is buffered nowhere: it would fail once more when the interpreter ends, with exit code 120."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
-
-
-def _is_terminal(stream: Any) -> bool:
-    try:
-        return stream is not None and bool(stream.isatty())
-    except ValueError:  # closed
-        return False
