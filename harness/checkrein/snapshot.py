@@ -117,7 +117,7 @@ def encoded(state: State) -> bytes | None:
     return msgspec.json.encode(whole)
 
 
-def restored(data: bytes, state: State) -> State | None:
+def restored(data: bytes | memoryview, state: State) -> State | None:
     """Return projections from their bytes.
 
     Args:

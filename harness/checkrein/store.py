@@ -97,7 +97,7 @@ class Snapshot(Struct, frozen=True):
     """
 
     count: int
-    data: bytes
+    data: bytes | memoryview
 
 
 class StoredLog(Struct, frozen=True):

@@ -97,6 +97,7 @@ class JsonlStore:
             folders=self._folders(log),
             durable=True,
             crc=crc,
+            pieces=(),
             page_bytes=self._page_bytes,
         )
         try:
@@ -135,6 +136,7 @@ class JsonlStore:
             newline=found.newline,
             folders=self._folders(log),
             crc=found.crc,
+            pieces=found.pieces,
             page_bytes=self._page_bytes,
         )
         self._sign(log.parent)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from functools import partial
 from pathlib import Path
 from typing import NamedTuple
@@ -12,56 +13,101 @@ from checkrein.log import Page
 
 from .files import FileOps
 
-__all__ = ["PAGE_BYTES", "Divided", "pages_of"]
+__all__ = ["PAGE_BYTES", "Divided", "Piece", "crc_of", "divided", "pages_of"]
 
 PAGE_BYTES = 262_144
 
+_BLOCK = 1_048_576
 
-class Divided(NamedTuple):
-    """A part of a log in pages.
+
+class Piece(NamedTuple):
+    """So many whole lines of a log, as they follow each other in it.
 
     Attributes:
-        pages: of whole lines.
+        lines: how many, at least one.
+        size: their bytes, with the last newline.
+    """
+
+    lines: int
+    size: int
+
+
+class Divided(NamedTuple):
+    """A part of a log in pieces.
+
+    Attributes:
+        pieces: of whole lines.
         end: where the last of them ends.
         rest: the bytes behind it.
         crc: the CRC-32 of everything before `end`.
     """
 
-    pages: list[Page[bytes]]
+    pieces: list[Piece]
     end: int
     rest: bytes
     crc: int
 
 
-def pages_of(
+def pages_of(ops: FileOps, path: Path, start: int, pieces: Iterable[Piece]) -> list[Page[bytes]]:
+    """The pages of a log whose pieces are known.
+
+    Args:
+        ops: the file operations.
+        path: the log.
+        start: where the first of them begins.
+        pieces: one for each page.
+    """
+    pages: list[Page[bytes]] = []
+    for lines, size in pieces:
+        pages.append(Page(lines, partial(_read, ops, path, start, size, lines)))
+        start += size
+    return pages
+
+
+def crc_of(ops: FileOps, path: Path, size: int) -> int | None:
+    """The CRC-32 of a log's first bytes; None if it is shorter.
+
+    Raises:
+        OSError: it cannot be read.
+    """
+    crc = place = 0
+    while place < size and (block := ops.read(path, place, min(_BLOCK, size - place))):
+        place += len(block)
+        crc = crc32(block, crc)
+    return crc if place == size else None
+
+
+def divided(
     ops: FileOps, path: Path, start: int, stop: int | None = None, page_bytes: int = PAGE_BYTES, crc: int = 0
 ) -> Divided:
-    """Divide a part of a log into pages of whole lines.
+    """Divide a part of a log into pieces of whole lines, of which each may be a page.
 
     Args:
         ops: the file operations.
         path: the log.
         start: where the part begins, at the beginning of a line.
         stop: where it ends; None for the end of the file.
-        page_bytes: how large a page is, but for its last line.
+        page_bytes: how large a piece is, but for its last line.
         crc: the CRC-32 of what stands before the part.
 
     Raises:
         OSError: it cannot be read.
     """
-    pages: list[Page[bytes]] = []
+    pieces: list[Piece] = []
     rest = b""
     place = start
-    while block := ops.read(path, place, page_bytes if stop is None else min(page_bytes, stop - place)):
+    while stop is None or place < stop:
+        block = ops.read(path, place, page_bytes if stop is None else min(page_bytes, stop - place))
+        if not block:
+            break
         place += len(block)
         data = rest + block if rest else block
         end = data.rfind(b"\n") + 1
         if end:
             crc = crc32(memoryview(data)[:end], crc)
-            count = data.count(b"\n", 0, end)
-            pages.append(Page(count, partial(_read, ops, path, place - len(data), end, count)))
+            pieces.append(Piece(data.count(b"\n", 0, end), end))
         rest = data[end:]
-    return Divided(pages, place - len(rest), rest, crc)
+    return Divided(pieces, place - len(rest), rest, crc)
 
 
 def _read(ops: FileOps, path: Path, offset: int, size: int, count: int) -> list[bytes]:

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 from zlib import crc32
 
-from checkrein.log import Page, Pages
+from checkrein.log import Pages
 from checkrein.recovery import parse_log, split_tail
 from checkrein.store import Snapshot, StoredLog
 
 from .files import FileOps
-from .pages import Divided, pages_of
+from .pages import Divided, Piece, crc_of, divided, pages_of
 from .snapshots import read_snapshot
 
 __all__ = ["ReadLog", "read_log", "read_on"]
@@ -25,12 +26,14 @@ class ReadLog(NamedTuple):
         size: where its whole lines end.
         newline: whether the last of them lacks its newline.
         crc: the CRC-32 of everything before `size`.
+        pieces: what it consists of up to `size`; None if nobody counted.
     """
 
     stored: StoredLog
     size: int
     newline: bool
     crc: int
+    pieces: list[Piece] | None
 
 
 def read_log(ops: FileOps, log: Path, long_bytes: int, page_bytes: int) -> ReadLog:
@@ -47,15 +50,15 @@ def read_log(ops: FileOps, log: Path, long_bytes: int, page_bytes: int) -> ReadL
     """
     data = ops.read(log, 0, long_bytes + 1)
     if len(data) > long_bytes:
-        return _in_pages(pages_of(ops, log, 0, None, page_bytes))
+        return _in_pages(ops, log, divided(ops, log, 0, None, page_bytes))
     stored = parse_log(data)
     size = len(data) - len(stored.torn)
     newline = size > 0 and data[size - 1 : size] != b"\n"
-    return ReadLog(stored, size, newline, crc32(memoryview(data)[:size]))
+    return ReadLog(stored, size, newline, crc32(memoryview(data)[:size]), None)
 
 
 def read_on(ops: FileOps, log: Path, page_bytes: int) -> ReadLog | None:
-    """Read a log in pages, of which the first ones are its snapshot's: each byte of them is looked at.
+    """Read a log in pages, of which the first ones are those of its snapshot: each byte of them is looked at.
 
     Args:
         ops: the file operations.
@@ -72,15 +75,17 @@ def read_on(ops: FileOps, log: Path, page_bytes: int) -> ReadLog | None:
     if found is None:
         return None
     beginning, data = found
-    first = pages_of(ops, log, 0, beginning.size, page_bytes)
-    lines = sum(page.length for page in first.pages)
-    if (lines, first.end, first.crc) != beginning:
+    if crc_of(ops, log, beginning.size) != beginning.crc:
         return None
-    then = pages_of(ops, log, first.end, None, page_bytes, first.crc)
-    return _in_pages(then, first.pages, Snapshot(lines, data))
+    then = divided(ops, log, beginning.size, None, page_bytes, beginning.crc)
+    return _in_pages(ops, log, then, beginning.pieces, Snapshot(beginning.lines, data))
 
 
-def _in_pages(divided: Divided, before: list[Page[bytes]] | None = None, snapshot: Snapshot | None = None) -> ReadLog:
-    last, torn = split_tail(divided.rest)
-    lines = Pages([*(before or ()), *divided.pages], [last] if last else [])
-    return ReadLog(StoredLog(lines, torn, snapshot), divided.end + len(last), bool(last), crc32(last, divided.crc))
+def _in_pages(
+    ops: FileOps, log: Path, then: Divided, before: Sequence[Piece] = (), snapshot: Snapshot | None = None
+) -> ReadLog:
+    last, torn = split_tail(then.rest)
+    pieces = [*before, *then.pieces]
+    lines = Pages(pages_of(ops, log, 0, pieces), [last] if last else [])
+    size, crc = then.end + len(last), crc32(last, then.crc)
+    return ReadLog(StoredLog(lines, torn, snapshot), size, bool(last), crc, None if last else pieces)

@@ -14,7 +14,7 @@ from checkrein.log import Page, Pages
 from checkrein.store import check_lines
 
 from .files import FileOps, write_all
-from .pages import PAGE_BYTES, pages_of
+from .pages import PAGE_BYTES, Piece, divided, pages_of
 from .snapshots import Beginning, write_snapshot
 
 __all__ = ["JsonlWriter"]
@@ -36,6 +36,7 @@ class JsonlWriter:
         folders: folders whose entries are not on the disk yet.
         durable: whether everything up to `size` is.
         crc: the CRC-32 of everything up to `size`.
+        pieces: what the log consists of up to there; None if nobody counted.
         page_bytes: how large the pages are in which lines are read back.
     """
 
@@ -51,6 +52,7 @@ class JsonlWriter:
         folders: Sequence[Path] = (),
         durable: bool = False,
         crc: int = 0,
+        pieces: Sequence[Piece] | None = None,
         page_bytes: int = PAGE_BYTES,
     ) -> None:
         self.taken = 0
@@ -61,6 +63,9 @@ class JsonlWriter:
         self._page_bytes = page_bytes
         self._fd = fd
         self._size = size
+        self._pieces = None if pieces is None else list(pieces)
+        self._cut_lines = sum(piece.lines for piece in self._pieces or ())  # where the last piece ends
+        self._cut_size = sum(piece.size for piece in self._pieces or ())
         self._crc = crc  # of what was handed over, not of what is found there now: damage does not become truth
         self._torn = torn
         self._newline = newline
@@ -103,7 +108,10 @@ class JsonlWriter:
             self._size += len(data)
             self._crc = crc32(data, self._crc)
             self.taken += len(lines)
+            if self._size - self._cut_size >= self._page_bytes:
+                self._cut()
         except BaseException:
+            self._pieces = None
             self._ragged = True
             self._try_even_out()
             raise
@@ -115,7 +123,8 @@ class JsonlWriter:
         if start < 0:
             return ()
         stop = start + sum(map(len, old)) + len(old)
-        pages = pages_of(self._ops, self._path, start, stop, self._page_bytes).pages
+        pieces = divided(self._ops, self._path, start, stop, self._page_bytes).pieces
+        pages = pages_of(self._ops, self._path, start, pieces)
         return pages if Pages(pages) == old else ()
 
     def keep(self, data: bytes) -> None:
@@ -124,7 +133,13 @@ class JsonlWriter:
             raise OSError(errno.EBADF, "the session's writer is closed", str(self._path))
         if self._ragged:
             raise StoreError(f"the log at {self._path} does not end with a whole line yet; append first")
-        write_snapshot(self._ops, self._path, Beginning(self.taken, self._size, self._crc), data)
+        self._cut()
+        if self._pieces is None:
+            found = divided(self._ops, self._path, 0, self._size, self._page_bytes)
+            if (found.end, found.crc) != (self._size, self._crc):
+                raise StoreError(f"the log at {self._path} is not what was written there; open the session again")
+            self._pieces = found.pieces
+        write_snapshot(self._ops, self._path, Beginning(self.taken, self._size, self._crc, self._pieces), data)
         self.covered = self.taken
 
     def sync(self) -> None:
@@ -155,6 +170,15 @@ class JsonlWriter:
         """Have the next sync put a file of the session on the disk too, and the folders' entries."""
         self._beside.append(path)
         self._folders += [folder for folder in folders if folder not in self._folders]
+
+    def _cut(self) -> None:
+        """End a piece of the log here; what came in one piece and is too large for a page is counted later."""
+        lines, size = self.taken - self._cut_lines, self._size - self._cut_size
+        self._cut_lines, self._cut_size = self.taken, self._size
+        if size > 2 * self._page_bytes:
+            self._pieces = None
+        elif size and self._pieces is not None:
+            self._pieces.append(Piece(lines, size))
 
     def _sync(self) -> None:
         if not (self._unsynced or self._inherited or self._beside or self._folders):

@@ -19,6 +19,7 @@ from checkrein import Harness
 from checkrein import events as ev
 from checkrein.codec import encode, seal
 from checkrein.flushing import Flusher
+from checkrein.log import Pages
 from checkrein.messages import USER, TextBlock
 from checkrein.recovery import recover, reopen
 from checkrein.session import Session, projections
@@ -91,6 +92,26 @@ def test_R3_it_stands_for_what_was_written_when_an_append_was_taken_back(short: 
             _appends(folder, ops)
             spared.append(known(folder, ROWS[:12]))
     assert set(spared) <= {0, 8} and spared.count(8) > len(spared) // 2
+
+
+@pytest.mark.parametrize("first, steps", [(1, 1), (1, 3), (1, 59), (40, 1), (3, 20), (59, 1)])
+def test_the_pages_of_a_snapshot_are_bounded_and_counted_while_writing(first: int, steps: int, tmp_path: Path) -> None:
+    ops = FaultyOps(Hasty())
+    page_bytes = 4 * len(ROWS[0])
+    store = JsonlStore(tmp_path / "log", ops=ops, page_bytes=page_bytes)  # type: ignore[arg-type]
+    writer = store.create("s", ROWS[:first])
+    for upto in range(first + steps, len(ROWS) + 1, steps):
+        flush(writer, ROWS[:upto])
+    count, before = writer.taken, ops.names.count("read")
+    writer.keep(of(ROWS[:count]))
+    if max(first, steps) <= 3:
+        assert ops.names.count("read") == before, "nobody has to count"
+    writer.close()
+    stored, writer = store.open("s")
+    writer.close()
+    assert stored.snapshot is not None and stored.snapshot.count == count and isinstance(stored.lines, Pages)
+    assert list(stored.lines) == ROWS[:count]
+    assert all(sum(map(len, page.read())) + page.length <= 2 * page_bytes for page in stored.lines.pages)
 
 
 def _appends(folder: Path, ops: FaultyOps) -> None:
@@ -261,7 +282,8 @@ def test_R4_no_failing_operation_of_a_snapshot_disturbs_opening_or_closing(tmp_p
     counting = FaultyOps(Hasty())
     life(tmp_path / "counted", counting)
     first = next(place for place, name in enumerate(counting.names) if name == "rename") + 1  # behind the owner record
-    assert counting.names[first:] == ["open", "write", "rename"] * 2
+    reads = counting.names[first:].index("open")  # it was opened in one piece: nobody has counted its lines
+    assert reads and counting.names[first:] == ["read"] * reads + ["open", "write", "rename"] * 2
     for at in range(first, len(counting.names)):
         for fault in (*(Fault(at, error) for error in ERRORS), Fault(at, lasting=True), Fault(at, short=True)):
             life(tmp_path / "life", FaultyOps(Hasty(), fault))

@@ -221,9 +221,11 @@ def test_one_that_counts_other_lines_than_there_are_is_not_used(tmp_path: Path) 
     found = read_snapshot(FileOps(), log)
     assert found is not None
     beginning, data = found
-    for lines in (RESTED - 1, RESTED + 1):
-        write_snapshot(FileOps(), log, beginning._replace(lines=lines), data)
-        assert compared(tmp_path / "log") == 0
+    *pieces, last = beginning.pieces
+    more = [*pieces, last._replace(lines=last.lines + 1)]
+    for wrong in ({"lines": RESTED - 1}, {"lines": RESTED + 1}, {"pieces": more}, {"pieces": pieces}, {"pieces": []}):
+        write_snapshot(FileOps(), log, beginning._replace(**wrong), data)  # type: ignore[arg-type]
+        assert compared(tmp_path / "log") == 0, "its pieces are not all of it"
     short = encoded(recover(parse_log(raw(EVERYTHING[:1])), {}).state or projections({}))
     write_snapshot(FileOps(), log, beginning, short or b"")
     assert compared(tmp_path / "log") == 0, "it says itself how many events it is of"
