@@ -186,7 +186,7 @@ class Inbox:
 
     def _last_end(self) -> int:
         ends = self.agent.session.state.ends
-        return ends[next(reversed(ends))].seq if ends else -1
+        return ends[next(reversed(ends))] if ends else -1
 
     # --- waiting and parking ------------------------------------------------------------------------
 

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 import anyio
 
 from checkrein.errors import AgentDisposed, AgentError, GateClosed
-from checkrein.events import AnyEvent, AssistantAnswer, RequestEnd
+from checkrein.events import AnyEvent, AssistantAnswer, RequestEnd, TurnEnd
+from checkrein.log import place_of
 from checkrein.messages import CallBlock, Usage, content_text
 from checkrein.results import InputStatus, TurnResult
 
@@ -115,8 +116,9 @@ class LoopReceipt:
 def result_of(agent: LoopAgent, turn: int) -> TurnResult:
     """Make a turn's result from the log (L1)."""
     session, state = agent.session, agent.session.state
-    end = state.ends[turn]
     events = session.turn_events(turn)
+    end = session.events[place_of(session.events, state.ends[turn])]
+    assert type(end) is TurnEnd
     if turn == state.turn:  # no other has begun: the projections are this turn's
         text, usage = state.final_text, state.usage_turn
     else:

@@ -83,7 +83,7 @@ class Kept:
         start, end = self.state.starts.get(turn), self.state.ends.get(turn)
         if start is None:
             return []
-        last = len(self.events) if end is None else place_of(self.events, end.seq + 1)
+        last = len(self.events) if end is None else place_of(self.events, end + 1)
         return list(self.events[place_of(self.events, start) : last])
 
     @overload

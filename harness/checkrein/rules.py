@@ -31,7 +31,7 @@ from .state import (
 
 __all__ = ["FOLD", "RULES", "check", "apply", "fold_all"]
 
-FOLD = 1
+FOLD = 2
 """The fold's number. Raise it whenever some log folds to another state than before, or snapshot.py carries it otherwise
 (a test notices most of it): what was kept of an older fold is then not used."""
 
@@ -171,7 +171,7 @@ def apply_turn_end(state: State, event: ev.TurnEnd) -> None:
         leave_step(state)
     state.turn_open = False
     state.turn = max(state.turn, event.turn)
-    state.ends[event.turn] = event
+    state.ends[event.turn] = event.seq
 
 
 def check_step_start(state: State, event: ev.StepStart) -> None:

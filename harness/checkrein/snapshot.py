@@ -14,7 +14,7 @@ import msgspec
 from msgspec import Struct
 
 from . import __version__
-from .events import FORMAT, RequestHeader, RequestStart, SessionCreated, TurnEnd
+from .events import FORMAT, RequestHeader, RequestStart, SessionCreated
 from .messages import Message, Usage
 from .rules import FOLD
 from .state import Pending, State
@@ -81,7 +81,7 @@ class AtRest(Struct, array_like=True):
     discarded: dict[str, str]
     keys: dict[str, str]
     inputs: int
-    ends: dict[int, TurnEnd]
+    ends: dict[int, int]
     header: RequestHeader | None
     parts: dict[str, Any]
     last_request: RequestStart | None

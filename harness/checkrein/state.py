@@ -69,7 +69,7 @@ class State:
         calls, due: the open step's calls by id in model order, and the ids still owing a result.
         allowed_rules: the rules that people allowed for always, as they were asked.
         pending, claimed, discarded, keys, inputs: the inbox (I3).
-        starts, ends: the seq of each turn's start, and its end event.
+        starts, ends: the seq of each turn's start, and of its end.
         header, parts: the request header in force, and the prompt parts written so far.
         history: the derived history.
         usage, usage_latest, usage_turn: folds of the log (M10).
@@ -128,7 +128,7 @@ class State:
         self.discarded: dict[str, str] = {}
         self.keys: dict[str, str] = {}
         self.inputs = 0
-        self.ends: dict[int, ev.TurnEnd] = {}
+        self.ends: dict[int, int] = {}
         self.header: ev.RequestHeader | None = None
         self.parts: dict[str, Any] = {}
         self.last_request: ev.RequestStart | None = None

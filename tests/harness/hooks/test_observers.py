@@ -195,7 +195,7 @@ def test_C10_an_interrupt_of_a_wrapper_around_observers_reaches_the_waiter(run, 
     async def act_on(agent: Any) -> Any:
         with pytest.raises(KeyboardInterrupt):
             await agent.run("go")
-        return agent.session.state.ends[1].reason
+        return agent.session.turn_events(1)[-1].reason
 
     played = play(run, wrapper("w", session_event=strikes), act_on=act_on)
     assert (played.result.kind, played.result.cause.kind, played.faults) == ("cancelled", "signal", [])

@@ -337,7 +337,7 @@ def test_C10_a_keyboard_interrupt_is_not_swallowed_by_a_wrapper(run):
     async def act_on(agent: Any) -> Any:
         with pytest.raises(KeyboardInterrupt):
             await agent.run("go")
-        seen.append(agent.session.state.ends[1].reason)
+        seen.append(agent.session.turn_events(1)[-1].reason)
 
     play(run, wrapper("w", step_result=swallow), plugin("k", step_result=raising(KeyboardInterrupt())), act_on=act_on)
     assert (seen[0].kind, seen[0].cause.kind) == ("cancelled", "signal")
