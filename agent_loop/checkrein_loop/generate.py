@@ -178,14 +178,15 @@ async def read(agent: LoopAgent, prepared: Prepared, assembler: Assembler, clock
                 pieces.append(chunk.text)
             else:
                 push(chunk)
-            if agent.live:
-                for buffer in agent.live:
-                    buffer.chunk(len(events), turn, step, chunk)
+            for buffer in agent.live:
+                buffer.chunk(len(events), turn, step, chunk)
             if observers is not None:
                 agent.hooks.observe(observers, agent.session, (agent, turn, step, chunk))
         ended = True
     finally:
         agent.streaming = None
+        for buffer in agent.live:
+            buffer.end_request(len(events), turn, step)
         if not ended:
             await close_stream(agent, prepared.provider, stream)
 

@@ -21,6 +21,7 @@ from .events import AnyEvent, AssistantAnswer, InboxDiscarded, StepStart, ToolCa
 from .events import TurnEnd as TurnEnded
 from .log import place_of
 from .messages import CallBlock, Content
+from .text import REPLACEMENT, clean
 
 if TYPE_CHECKING:
     from .agents import AgentLike, Receipt
@@ -138,13 +139,17 @@ _JOINED = (TextDelta, ThinkingDelta)
 
 
 class Buffer:
-    """The deltas one consumer has not read yet, each with the number of events committed before it."""
+    """The deltas one consumer has not read yet, each with the number of events committed before it.
 
-    __slots__ = ("items", "limit", "_wake", "_waiting")
+    Their text is as the log will have it (L9): half of a surrogate pair is held back until its other half has come.
+    """
+
+    __slots__ = ("items", "limit", "_halves", "_wake", "_waiting")
 
     def __init__(self, limit: int = BUFFER_DELTAS) -> None:
         self.items: deque[tuple[int, Delta]] = deque()
         self.limit = limit
+        self._halves: dict[tuple[type[TextDelta | ThinkingDelta], int], str] = {}
         self._wake: anyio.Event | None = None
         self._waiting = False
 
@@ -158,18 +163,40 @@ class Buffer:
 
     def chunk(self, events: int, turn: int, step: int, chunk: Chunk) -> None:
         """Add a provider's chunk, if a consumer has a use for it."""
-        delta: Delta
+        delta: TextDelta | ThinkingDelta
         if type(chunk) is TextChunk:
             delta = TextDelta(turn, step, chunk.index, chunk.text)
         elif type(chunk) is ThinkingChunk:
             delta = ThinkingDelta(turn, step, chunk.index, chunk.text)
         else:
             return
+        try:
+            if not delta.text.isascii() or self._halves:
+                self._push_whole(events, delta)
+                return
+        except (AttributeError, TypeError):
+            return  # no text at all: it breaks the answer, once that is made
         if len(self.items) >= self.limit:  # as push, written out: every chunk comes here
             self._join()
         self.items.append((events, delta))
         if self._wake is not None:
             self.wake()
+
+    def _push_whole(self, events: int, delta: TextDelta | ThinkingDelta) -> None:
+        """Add a delta's text as the log will have it: behind the half that was held back, without one at its end."""
+        kind, index = type(delta), delta.index
+        text = self._halves.pop((kind, index), "") + delta.text
+        if "\ud800" <= text[-1:] <= "\udbff":
+            self._halves[kind, index] = text[-1]
+            text = text[:-1]
+        if text:
+            self.push(events, kind(delta.turn, delta.step, index, clean(text)[0]))
+
+    def end_request(self, events: int, turn: int, step: int) -> None:
+        """Behind a request's last chunk: a half whose other half never came is U+FFFD, as in the log."""
+        halves, self._halves = self._halves, {}
+        for kind, index in halves:
+            self.push(events, kind(turn, step, index, REPLACEMENT))
 
     def _join(self) -> None:
         """Join the deltas of one block; a delta may then stand before events that came in between."""
@@ -297,10 +324,10 @@ class TurnStream:
     async def __anext__(self) -> Live:
         buffer = self._buffer
         while True:
-            if buffer.items:
-                mark, delta = buffer.items[0]
+            if items := buffer.items:
+                mark, delta = items[0]
                 if self._next >= mark:
-                    buffer.items.popleft()
+                    items.popleft()
                     if self._started:
                         return delta
                     continue

@@ -6,7 +6,6 @@ connection resumes from the log. Names and fields are those of the seed's bus wh
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 import msgspec
@@ -50,11 +49,7 @@ def to_sse(item: Live, seq: int = -1) -> tuple[str, dict[str, Any]]:
 def frame(item: Live, seq: int = -1) -> bytes:
     """Return the bytes of one frame, with its `seq` as the id a browser sends back as Last-Event-ID."""
     name, payload = to_sse(item, seq)
-    try:
-        data = msgspec.json.encode(payload)
-    except UnicodeEncodeError:  # half of a surrogate pair: a delta is as it came, and the page joins it with the next
-        data = json.dumps(payload).encode()
-    return b"id: %d\nevent: %s\ndata: %s\n\n" % (payload["seq"], name.encode(), data)
+    return b"id: %d\nevent: %s\ndata: %s\n\n" % (payload["seq"], name.encode(), msgspec.json.encode(payload))
 
 
 def _tool(item: ToolCall) -> dict[str, Any]:

@@ -6,12 +6,17 @@ from typing import Any
 
 import anyio
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from loopkit import add, of, plugin, reasons, said
 
 from checkrein import Agent, AgentDisposed, GateClosed, InboxFull, TextDelta, ToolCall, ToolContext, tool
+from checkrein import events as ev
+from checkrein.chunks import TextChunk, ThinkingChunk
 from checkrein.live import ThinkingDelta, ToolProgress, ToolResult, TurnEnd
-from checkrein.testing import call, text, thinking, wait
-from checkrein.testing.script import hang
+from checkrein.messages import content_text
+from checkrein.testing import ScriptedModel, call, text, thinking, wait
+from checkrein.testing.script import hang, torn
 
 
 def test_stream_yields_one_union_in_the_order_it_happened(run, scripted):
@@ -362,3 +367,28 @@ def test_a_stream_that_was_left_ends_and_is_not_entered_again(run, scripted):
     agent, words = run(main)
     assert words == ["so far"]
     assert said(agent) == ["go"]
+
+
+ODD = st.text(alphabet=["a", "\u00e9", "\ud83d", "\ude00", "\U0001f600", "\ufffd"], max_size=3)
+
+
+@given(pieces=st.lists(st.tuples(st.booleans(), ODD), max_size=8), end=st.sampled_from(["whole", "torn"]))
+def test_L9_the_deltas_of_a_block_are_its_text_in_the_log_wherever_a_pair_is_split(pieces, end):
+    said = [ThinkingChunk(0, piece) if hidden else TextChunk(1, piece) for hidden, piece in pieces]
+
+    async def main() -> tuple[list[Any], list[Any]]:
+        model = ScriptedModel([*said, TextChunk(1, "."), *([torn()] if end == "torn" else [])])
+        async with Agent(model) as agent, agent.stream("go") as turn:
+            return [item async for item in turn], list(agent.session.events)
+
+    seen, events = anyio.run(main)
+    logged = {TextDelta: "", ThinkingDelta: ""}
+    for event in events:
+        if isinstance(event, ev.AssistantThinking):
+            logged[ThinkingDelta] += event.text
+        elif isinstance(event, (ev.AssistantAnswer, ev.AssistantPartial)):
+            logged[TextDelta] += event.text if isinstance(event, ev.AssistantPartial) else content_text(event.content)
+    for kind, whole in logged.items():
+        shown = [item.text for item in seen if isinstance(item, kind)]
+        assert "".join(shown) == whole
+        assert all(piece.encode() for piece in shown if piece)

@@ -15,7 +15,6 @@ import click
 from checkrein import events as ev
 from checkrein.live import StepReset, TextDelta, ThinkingDelta, ToolProgress
 from checkrein.messages import CallBlock
-from checkrein.text import clean_json
 
 from .modes import is_terminal
 from .show import Narrator, brief, content_words, shown_text
@@ -172,12 +171,7 @@ class JsonLines:
 
         kind = _DELTAS.get(type(item))
         if kind is not None:
-            delta = {"type": kind, **msgspec.to_builtins(item)}
-            try:
-                line = msgspec.json.encode(delta)
-            except UnicodeEncodeError:  # half a surrogate pair: only the answer itself is joined and cleaned (L9)
-                line = msgspec.json.encode(clean_json(delta)[0])
-            self._streams.raw(line)
+            self._streams.raw(msgspec.json.encode({"type": kind, **msgspec.to_builtins(item)}))
             return
         self._streams.raw(self._session.line(self._next))
         self._next += 1

@@ -65,7 +65,7 @@ async def busy(context: ToolContext) -> str:
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
-def test_L9_half_a_surrogate_pair_in_a_delta_is_a_line_of_json_too(backend, capfdbinary):
+def test_L9_a_surrogate_pair_in_two_chunks_is_joined_in_the_lines_too(backend, capfdbinary):
     async def main():
         async with Agent(ScriptedModel([TextChunk(0, "a \ud83d"), TextChunk(0, "\ude00 b")])) as agent:
             follower = Follower(agent)
@@ -76,7 +76,7 @@ def test_L9_half_a_surrogate_pair_in_a_delta_is_a_line_of_json_too(backend, capf
 
     anyio.run(main, backend=backend)
     lines = [json.loads(line) for line in capfdbinary.readouterr().out.splitlines()]
-    assert [line["text"] for line in lines if line["type"] == "delta/text"] == ["a \ufffd", "\ufffd b"]
+    assert [line["text"] for line in lines if line["type"] == "delta/text"] == ["a ", "\U0001f600 b"]
     assert lines[-1]["type"] == "turn/end"
 
 
