@@ -1,6 +1,6 @@
 """JSON Schemas from type hints: what a function's parameters are to a model, and how its arguments are checked.
 
-Foreign schemas (MCP) are in foreign.py; docstrings in docstrings.py; tools in tools.py.
+Hints are read in hints.py, docstrings in docstrings.py; foreign schemas (MCP) are in foreign.py, tools in tools.py.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from msgspec import UNSET, UnsetType
 
 from .docstrings import parse_docstring
 from .errors import ConfigError
+from .hints import is_context, note_of, read_hints, schema_of, value_of
 
 __all__ = [
     "Signature",
@@ -41,11 +42,11 @@ class Signature:
         parameters: the JSON Schema of type object.
         model: a msgspec Struct with one field per parameter; an optional one that was not given is UNSET.
         verbatim: whether checked arguments are what the function takes, with nothing to convert.
-        other_keys: whether a mapping in it has keys that are no str.
+        conversion: what `msgspec.convert` has to be told besides the model; empty for most.
         context: the parameter that takes the ToolContext, if any.
     """
 
-    __slots__ = ("context", "description", "model", "other_keys", "parameters", "verbatim")
+    __slots__ = ("context", "conversion", "description", "model", "parameters", "verbatim")
 
     def __init__(
         self,
@@ -57,7 +58,7 @@ class Signature:
         self.description = description
         self.parameters = parameters
         self.model = model
-        self.verbatim, self.other_keys = _traits(msgspec.inspect.type_info(model))
+        self.verbatim, self.conversion = _traits(msgspec.inspect.type_info(model))
         self.context = context
 
 
@@ -73,7 +74,7 @@ def read_signature(fn: Callable[..., Any], context_type: type) -> Signature:
     """
     where = describe_function(fn)
     description, docs = parse_docstring(inspect.getdoc(fn) if not inspect.ismethod(fn) else inspect.getdoc(fn.__func__))
-    hints = _hints(fn, where, context_type)
+    hints = read_hints(fn, where, context_type)
     context: str | None = None
     fields: list[tuple[str, Any] | tuple[str, Any, Any]] = []
     defaults: dict[str, Any] = {}
@@ -82,11 +83,14 @@ def read_signature(fn: Callable[..., Any], context_type: type) -> Signature:
         if hint is inspect.Parameter.empty:
             hint_self = "; make a tool of a method with tool(object.method)" if parameter.name == "self" else ""
             raise ConfigError(f"{where}: parameter {parameter.name!r} has no type hint; add one{hint_self}")
-        if _is_context(hint, context_type):
+        if is_context(hint, context_type):
             if context is not None:
                 raise ConfigError(f"{where}: parameters {context!r} and {parameter.name!r} both take the context")
             context = parameter.name
-        elif parameter.default is inspect.Parameter.empty:
+            continue
+        if text := note_of(hint):
+            docs.setdefault(parameter.name, text)
+        if parameter.default is inspect.Parameter.empty:
             fields.append((parameter.name, hint))
         else:
             fields.append((parameter.name, hint | UnsetType if _can_or(hint) else _union(hint), UNSET))
@@ -123,37 +127,6 @@ def _parameters(fn: Callable[..., Any], where: str) -> list[inspect.Parameter]:
     return parameters
 
 
-def _hints(fn: Callable[..., Any], where: str, context_type: type) -> dict[str, Any]:
-    target: Any = getattr(fn, "func", fn)  # functools.partial
-    if not (inspect.isfunction(target) or inspect.ismethod(target)):
-        target = type(target).__call__  # an object that can be called
-    try:
-        return typing.get_type_hints(target, include_extras=True)
-    except NameError:
-        pass
-    except Exception as exc:
-        raise ConfigError(f"{where}: its type hints cannot be read: {exc}") from exc
-    # Names that exist only for type checkers, or in the function around it: ToolContext and the closure are known.
-    plain = inspect.unwrap(target)
-    names = {context_type.__name__: context_type, **getattr(plain, "__globals__", {})}
-    try:
-        names.update(inspect.getclosurevars(plain).nonlocals)
-        return typing.get_type_hints(target, localns=names, include_extras=True)
-    except Exception as exc:
-        raise ConfigError(
-            f"{where}: its type hints cannot be read: {exc}; types of parameters must be importable from its module"
-        ) from exc
-
-
-def _is_context(hint: Any, context_type: type) -> bool:
-    if typing.get_origin(hint) is typing.Annotated:
-        hint = typing.get_args(hint)[0]
-    if hint is context_type:
-        return True
-    args = typing.get_args(hint)
-    return context_type in args and all(arg is context_type or arg is type(None) for arg in args)
-
-
 def _can_or(hint: Any) -> bool:
     return isinstance(hint, type) and hasattr(hint, "__or__")
 
@@ -175,9 +148,10 @@ _VERBATIM = (
 )
 
 
-def _traits(model: msgspec.inspect.Type) -> tuple[bool, bool]:
-    """Whether conversion changes no value of a model's fields; and whether a mapping has keys that are no str."""
-    verbatim, other_keys = True, False
+def _traits(model: msgspec.inspect.Type) -> tuple[bool, dict[str, Any]]:
+    """Whether conversion changes no value of a model's fields; and what it has to be told."""
+    verbatim = True
+    conversion: dict[str, Any] = {}
     stack: list[Any] = [field.type for field in model.fields]  # type: ignore[attr-defined]
     seen: set[int] = set()
     while stack:
@@ -186,12 +160,15 @@ def _traits(model: msgspec.inspect.Type) -> tuple[bool, bool]:
             continue
         seen.add(id(info))
         if isinstance(info, msgspec.inspect.DictType):
-            other_keys = other_keys or not isinstance(info.key_type, msgspec.inspect.StrType)
+            if not isinstance(info.key_type, msgspec.inspect.StrType):
+                conversion["str_keys"], verbatim = True, False
+        elif isinstance(info, msgspec.inspect.CustomType):
+            conversion["dec_hook"], verbatim = value_of, False
         elif not isinstance(info, (*_VERBATIM, msgspec.inspect.ListType, msgspec.inspect.UnionType)):
             verbatim = False  # a float takes 1 and becomes 1.0; everything else becomes an object of its type
         for name in getattr(info, "__struct_fields__", ()):
             stack.extend(_inner(getattr(info, name)))
-    return verbatim and not other_keys, other_keys
+    return verbatim, conversion
 
 
 def _inner(value: Any) -> list[Any]:
@@ -205,21 +182,28 @@ def _inner(value: Any) -> list[Any]:
 def _schema(where: str, model: type[msgspec.Struct], fields: list[Any]) -> dict[str, Any]:
     try:
         msgspec.json.Decoder(model)  # finds unions that could not be told apart
-        schema = msgspec.json.schema(model)
+        schema = msgspec.json.schema(model, schema_hook=_schema_of)
     except Exception as exc:
         for name, hint, *_ in fields:
             try:
                 msgspec.json.Decoder(hint)
-                msgspec.json.schema(hint)
+                msgspec.json.schema(hint, schema_hook=_schema_of)
             except Exception as found:
                 raise ConfigError(
                     f"{where}: parameter {name!r} cannot become a JSON Schema: {found};"
-                    " use JSON types, dataclasses, TypedDict, Enum, Literal or msgspec Structs"
+                    " use JSON types, dataclasses, TypedDict, Enum, Literal, paths, msgspec Structs or pydantic models"
                 ) from found
         raise ConfigError(f"{where}: its parameters cannot become a JSON Schema: {exc}") from exc
     root: dict[str, Any] = {**schema["$defs"].pop("arguments"), "$defs": schema["$defs"]}
     root.pop("title", None)
     return inline_refs(root)
+
+
+def _schema_of(kind: Any) -> dict[str, Any]:
+    schema = inline_refs(schema_of(kind))
+    if next(local_refs(schema), None) is not None:  # its references would lead astray inside of ours
+        raise TypeError(f"{kind.__name__} refers to itself; pass parameters= with a schema of your own")
+    return schema
 
 
 def _decorate(schema: dict[str, Any], docs: dict[str, str], defaults: dict[str, Any]) -> None:

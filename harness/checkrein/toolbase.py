@@ -267,16 +267,13 @@ def _shown(arguments: dict[str, Any]) -> str:
 class FunctionTool(Tool, Generic[P, R]):
     """A tool made from a function's hints; it can still be called as the function it was."""
 
-    __slots__ = ("_check", "_model", "_verbatim", "signature")
+    __slots__ = ("_check", "_verbatim", "signature")
 
     def __init__(self, fn: Callable[P, R], *, signature: Signature, **options: Any) -> None:
         super().__init__(fn, parameters=signature.parameters, context=signature.context, **options)
         self.signature = signature
-        self._model = model = signature.model
         # str_keys costs a microsecond a call: only where a mapping has keys that are no str.
-        self._check: Callable[[dict[str, Any]], Any] = (
-            partial(_convert, type=model, str_keys=True) if signature.other_keys else partial(_convert, type=model)
-        )
+        self._check: Callable[[dict[str, Any]], Any] = partial(_convert, type=signature.model, **signature.conversion)
         self._verbatim = signature.verbatim
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:

@@ -1,4 +1,4 @@
-"""The Python of docs/embedding.md, docs/plugins.md and examples/ runs, and prints what it says."""
+"""The Python of docs/embedding.md, docs/plugins.md, docs/tools.md and examples/ runs, and prints what it says."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import pytest
 ROOT = Path(__file__).parents[2]
 BLOCKS = [
     pytest.param(code, id=f"{page}-{n}")
-    for page in ("embedding", "plugins")
+    for page in ("embedding", "plugins", "tools")
     for n, code in enumerate(
         re.findall(r"```python\n(.*?)```", (ROOT / "docs" / f"{page}.md").read_text("utf-8"), re.S)
     )

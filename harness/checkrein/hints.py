@@ -1,0 +1,103 @@
+"""Type hints: read from a function, and those that msgspec does not know: paths and models that bring their own schema.
+
+Such models are pydantic's, and what imitates them. What a tool returns of these types is output.py's.
+"""
+
+from __future__ import annotations
+
+import inspect
+import typing
+from collections.abc import Callable
+from pathlib import PurePath
+from typing import Any
+
+from .errors import ConfigError
+
+__all__ = ["is_context", "note_of", "read_hints", "schema_of", "value_of"]
+
+
+def read_hints(fn: Callable[..., Any], where: str, context_type: type) -> dict[str, Any]:
+    """Return the hints of a function's parameters; what it returns may be known to type checkers only.
+
+    Args:
+        fn: the function.
+        where: names it, for the error.
+        context_type: the class of the context, known even where it is imported for type checkers only.
+
+    Raises:
+        ConfigError: a hint names what cannot be found.
+    """
+    target: Any = getattr(fn, "func", fn)  # functools.partial
+    if not (inspect.isfunction(target) or inspect.ismethod(target)):
+        target = type(target).__call__  # an object that can be called
+
+    def bare() -> None: ...
+
+    given = getattr(target, "__annotations__", None) or {}
+    bare.__annotations__ = {name: hint for name, hint in given.items() if name != "return"}
+    plain = inspect.unwrap(target)
+    names = getattr(plain, "__globals__", {})
+    try:
+        return typing.get_type_hints(bare, names, include_extras=True)
+    except NameError:
+        pass
+    except Exception as exc:
+        raise ConfigError(f"{where}: its type hints cannot be read: {exc}") from exc
+    # Names that exist only for type checkers, or in the function around it: ToolContext and the closure are known.
+    try:
+        known = {context_type.__name__: context_type, **names, **inspect.getclosurevars(plain).nonlocals}
+        return typing.get_type_hints(bare, names, known, include_extras=True)
+    except Exception as exc:
+        raise ConfigError(
+            f"{where}: its type hints cannot be read: {exc}; types of parameters must be importable from its module"
+        ) from exc
+
+
+def is_context(hint: Any, context_type: type) -> bool:
+    """Whether a hint is the context's class, be it annotated or optional."""
+    if typing.get_origin(hint) is typing.Annotated:
+        hint = typing.get_args(hint)[0]
+    if hint is context_type:
+        return True
+    args = typing.get_args(hint)
+    return context_type in args and all(arg is context_type or arg is type(None) for arg in args)
+
+
+def note_of(hint: Any) -> str | None:
+    """Return what `Annotated[int, "how many"]` says of a parameter; also a `Doc` (PEP 727) or a pydantic `Field`."""
+    for note in getattr(hint, "__metadata__", ()):
+        for text in (note, getattr(note, "documentation", None), getattr(note, "description", None)):
+            if isinstance(text, str):
+                return text
+    return None
+
+
+def schema_of(kind: Any) -> dict[str, Any]:
+    """Return the JSON Schema of such a type, its references to itself as they are.
+
+    Raises:
+        TypeError: it is none of these.
+    """
+    if isinstance(kind, type) and issubclass(kind, PurePath):
+        return {"type": "string"}
+    describe = getattr(kind, "model_json_schema", None)
+    if describe is None:
+        raise TypeError(f"{getattr(kind, '__name__', kind)} has no JSON form")
+    return dict(describe())
+
+
+def value_of(kind: Any, value: Any) -> Any:
+    """Make a value of such a type from plain JSON.
+
+    Raises:
+        ValueError: it does not fit.
+        NotImplementedError: the type is none of these.
+    """
+    if isinstance(kind, type) and issubclass(kind, PurePath):
+        if not isinstance(value, str):
+            raise ValueError(f"Expected `str`, got `{type(value).__name__}`")
+        return kind(value)
+    check = getattr(kind, "model_validate", None)
+    if check is None:
+        raise NotImplementedError
+    return check(value)

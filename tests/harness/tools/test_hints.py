@@ -1,0 +1,122 @@
+"""@tool: hints that msgspec does not know, what `Annotated` says, and hints that only a type checker can read."""
+
+from pathlib import Path, PurePosixPath
+from typing import TYPE_CHECKING, Annotated, Any
+
+import msgspec
+import pytest
+
+from checkrein.errors import ConfigError, InvalidArguments
+from checkrein.tools import Tool, ToolContext, tool
+
+if TYPE_CHECKING:
+    from nowhere import Report  # type: ignore[import-not-found]
+
+CONTEXT = ToolContext(None, None, "c1.1.1", 1, Path())  # type: ignore[arg-type]
+
+
+def call(made: Tool, text: str) -> Any:
+    return made.invoke(CONTEXT, made.decode(text))
+
+
+def test_what_a_function_returns_may_be_known_to_type_checkers_only() -> None:
+    @tool
+    def summed(a: int) -> "Report":
+        return a + 1
+
+    assert call(summed, '{"a": 1}') == 2
+    with pytest.raises(ConfigError, match=r"Report.*importable"):
+
+        @tool
+        def told(report: "Report") -> None: ...
+
+
+def test_paths() -> None:
+    @tool
+    def read(path: Path, others: list[PurePosixPath], into: Path | None = None) -> Any:
+        return path, others, into
+
+    assert read.parameters["properties"]["path"] == {"type": "string"}
+    assert read.parameters["required"] == ["path", "others"]
+    assert call(read, '{"path": "a/b", "others": ["c"]}') == (Path("a/b"), [PurePosixPath("c")], None)
+    assert call(read, '{"path": "a", "others": [], "into": "d"}') == (Path("a"), [], Path("d"))
+    with pytest.raises(InvalidArguments, match=r"Expected `str`, got `int` - at `\$\.others\[0\]`"):
+        read.decode('{"path": "a", "others": [1]}')
+
+
+def test_pydantic_models() -> None:
+    pydantic = pytest.importorskip("pydantic")
+
+    class Street(pydantic.BaseModel):  # type: ignore[misc, name-defined]
+        name: str
+        number: int = pydantic.Field(ge=1, description="as on the door")
+
+    class Address(pydantic.BaseModel):  # type: ignore[misc, name-defined]
+        street: Street
+        city: str = "Ulm"
+
+    class Tree(pydantic.BaseModel):  # type: ignore[misc, name-defined]
+        children: list["Tree"]
+
+    Tree.model_rebuild(_types_namespace={"Tree": Tree})
+
+    @tool
+    def send(to: Address, copies: list[Street], note: Address | None = None) -> Any:
+        return to, copies, note
+
+    shown = send.parameters["properties"]
+    assert shown["to"]["properties"]["street"]["properties"]["number"]["description"] == "as on the door"
+    assert "$ref" not in msgspec.json.encode(send.parameters).decode(), "what is behind a $ref many models do not see"
+    to, copies, note = call(send, '{"to": {"street": {"name": "a", "number": 1}}, "copies": [{"name":"b","number":2}]}')
+    assert (to, copies, note) == (Address(street=Street(name="a", number=1)), [Street(name="b", number=2)], None)
+    with pytest.raises(InvalidArguments, match=r"(?s)number.*greater than or equal to 1.*at `\$\.to`"):
+        send.decode('{"to": {"street": {"name": "a", "number": 0}}, "copies": []}')
+    with pytest.raises(ConfigError, match=r"'tree' .* Tree refers to itself; pass parameters="):
+
+        @tool
+        def grow(tree: Tree) -> None: ...
+
+
+class Doc:
+    """What `typing_extensions.Doc` looks like from outside."""
+
+    documentation = "in metres"
+
+
+def test_annotated_says_what_a_parameter_is() -> None:
+    @tool
+    def dig(
+        deep: Annotated[int, "how deep", msgspec.Meta(ge=1)],
+        wide: Annotated[int, Doc()] = 2,
+        long: Annotated[int, msgspec.Meta(description="of msgspec")] = 3,
+        both: Annotated[int, "of the hint"] = 4,
+        other: Annotated[int, object()] = 5,
+    ) -> int:
+        """Dig.
+
+        Args:
+            both: of the docstring
+        """
+        return deep * wide
+
+    said = {name: shown.get("description") for name, shown in dig.parameters["properties"].items()}
+    assert said == {
+        "deep": "how deep",
+        "wide": "in metres",
+        "long": "of msgspec",
+        "both": "of the docstring",
+        "other": None,
+    }
+    assert call(dig, '{"deep": 3}') == 6
+    with pytest.raises(InvalidArguments, match=">= 1"):
+        dig.decode('{"deep": 0}')
+
+
+def test_what_has_no_json_form_is_said_in_few_words() -> None:
+    with pytest.raises(ConfigError) as info:
+
+        @tool
+        def spin(over: range) -> None: ...
+
+    assert "parameter 'over' cannot become a JSON Schema: range has no JSON form; use JSON types" in str(info.value)
+    assert "schema_hook" not in str(info.value)
