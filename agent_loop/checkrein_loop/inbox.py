@@ -14,7 +14,7 @@ from msgspec import Meta, Struct, ValidationError, convert
 
 from checkrein.agents import PendingInput
 from checkrein.codec import plain
-from checkrein.errors import InboxFull, UnknownInput
+from checkrein.errors import ConfigError, InboxFull, UnknownInput
 from checkrein.events import InboxAccepted, InboxDiscarded, InboxReplaced, SessionResumed
 from checkrein.messages import USER, Block, Content, MediaBlock, Source, TextBlock, as_content
 from checkrein.state import Pending
@@ -226,7 +226,7 @@ class _Options(Struct, forbid_unknown_fields=True):
     model: str | None = None
     settings: dict[str, Any] | None = None
     max_steps: Annotated[int, Meta(ge=0)] | None = None
-    output_schema: dict[str, Any] | bool | None = None
+    output_schema: dict[str, Any] | None = None
 
 
 def checked_options(options: dict[str, Any]) -> dict[str, Any] | None:
@@ -241,6 +241,13 @@ def checked_options(options: dict[str, Any]) -> dict[str, Any] | None:
         convert(given, _Options)
     except ValidationError as exc:
         raise ValueError(f"expected of the options {', '.join(_Options.__struct_fields__)}: {exc}") from None
+    if "output_schema" in given:
+        from .outputs import wrapped
+
+        try:
+            wrapped(given["output_schema"])
+        except ConfigError as exc:
+            raise ValueError(str(exc)) from None
     return given or None
 
 

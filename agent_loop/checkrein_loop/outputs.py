@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any
 
 from checkrein.errors import CheckreinError
@@ -9,9 +10,11 @@ from checkrein.events import Reason
 from checkrein.text import decode_json, describe
 
 if TYPE_CHECKING:
+    from checkrein.foreign import ForeignSchema
+
     from .agent import LoopAgent
 
-__all__ = ["completed"]
+__all__ = ["completed", "wrapped"]
 
 KEPT_VALUES = 100
 
@@ -22,8 +25,8 @@ def completed(agent: LoopAgent, turn: int, options: dict[str, Any]) -> Reason:
     if schema is None:
         return Reason("completed")
     try:
-        value = decode_json(agent.session.state.final_text)
-        _check(schema, value)
+        value = decode_json(_unfenced(agent.session.state.final_text))
+        wrapped(schema).check({"answer": value})
     except (ValueError, CheckreinError, RecursionError) as exc:
         text = f"expected an answer that satisfies the output schema: {describe(exc)}"
         return Reason("error", error="output", code="INVALID_OUTPUT", message=text)
@@ -33,12 +36,22 @@ def completed(agent: LoopAgent, turn: int, options: dict[str, Any]) -> Reason:
     return Reason("completed")
 
 
-def _check(schema: dict[str, Any], value: Any) -> None:
-    """Check any JSON value: the schema stands as a property, since tools' schemas are always of type object."""
+def wrapped(schema: dict[str, Any]) -> ForeignSchema:
+    """A schema for any JSON value, as that of a property `answer`: tools' schemas are always of type object.
+
+    Raises:
+        ConfigError: it is no schema.
+    """
     from checkrein.foreign import ForeignSchema
 
-    wrapped: dict[str, Any] = {"type": "object", "properties": {"answer": schema}, "required": ["answer"]}
+    whole: dict[str, Any] = {"type": "object", "properties": {"answer": schema}, "required": ["answer"]}
     for word in ("$defs", "definitions"):  # local references count from the root
         if isinstance(schema.get(word), dict):
-            wrapped[word] = schema[word]
-    ForeignSchema(wrapped, name="output_schema").check({"answer": value})
+            whole[word] = schema[word]
+    return ForeignSchema(whole, name="output_schema")
+
+
+def _unfenced(text: str) -> str:
+    """The text, without the fence of a code block that many models put around all of it."""
+    fenced = re.fullmatch(r"\s*```(?:json)?[ \t]*\n(.*)\n[ \t]*```\s*", text, re.DOTALL | re.IGNORECASE)
+    return fenced[1] if fenced else text

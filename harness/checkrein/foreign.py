@@ -37,12 +37,12 @@ class ForeignSchema:
     __slots__ = ("_raw", "_steps", "_validator", "parameters")
 
     def __init__(self, schema: dict[str, Any], *, name: str) -> None:
-        """Take a schema for the tool `name`.
+        """Take a schema for `name`, as `tool 'search'`.
 
         Raises:
             ConfigError: it is no schema of type object, too large, too deep, or refers to what is not in it.
         """
-        where = f"tool {name!r}: its JSON Schema"
+        where = f"{name}: its JSON Schema"
         try:
             encoded = b"" if depth_exceeds(schema, MAX_SCHEMA_DEPTH) else msgspec.json.encode(schema)
             schema = msgspec.json.decode(encoded) if encoded else schema  # a copy: its owner cannot change it later

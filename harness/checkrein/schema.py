@@ -73,7 +73,7 @@ def read_signature(fn: Callable[..., Any], context_type: type) -> Signature:
         ConfigError: a parameter cannot become a schema; it names the function and the parameter.
     """
     where = describe_function(fn)
-    description, docs = parse_docstring(inspect.getdoc(fn) if not inspect.ismethod(fn) else inspect.getdoc(fn.__func__))
+    description, docs = parse_docstring(_docstring(fn))
     hints = read_hints(fn, where, context_type)
     context: str | None = None
     fields: list[tuple[str, Any] | tuple[str, Any, Any]] = []
@@ -99,6 +99,13 @@ def read_signature(fn: Callable[..., Any], context_type: type) -> Signature:
     schema = _schema(where, model, fields)
     _decorate(schema, docs, defaults)
     return Signature(description, schema, model, context)
+
+
+def _docstring(fn: Callable[..., Any]) -> str | None:
+    """What the function says; a partial has functools' own docstring, an object that can be called its class's."""
+    target = getattr(fn, "func", fn)
+    called = type(target).__call__ if callable(target) else None
+    return (inspect.isfunction(called) and inspect.getdoc(called)) or inspect.getdoc(target)
 
 
 def describe_function(fn: Callable[..., Any]) -> str:

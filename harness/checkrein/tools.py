@@ -91,6 +91,10 @@ def tool(
     """
 
     def make(fn: Callable[..., Any]) -> Tool:
+        if isinstance(fn, Tool):
+            raise ConfigError(
+                f"{fn.name!r} is a tool already; use it as it is, or make another one of its function, .fn"
+            )
         options: dict[str, Any] = {
             "name": name or getattr(getattr(fn, "func", fn), "__name__", type(fn).__name__),
             "read_only": read_only,
@@ -103,7 +107,7 @@ def tool(
             from .foreign import ForeignSchema
 
             text = description if description is not None else inspect.cleandoc(fn.__doc__ or "")
-            schema = ForeignSchema(parameters, name=options["name"])
+            schema = ForeignSchema(parameters, name=f"tool {options['name']!r}")
             return SchemaTool(fn, schema=schema, description=text, **options)
         signature = read_signature(fn, ToolContext)
         text = description if description is not None else signature.description

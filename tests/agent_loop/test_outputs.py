@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from checkrein import Agent
+from checkrein import Agent, CheckreinError
 from checkrein.testing import ScriptedModel, call
 
 SCHEMA = {
@@ -34,6 +34,35 @@ def test_an_answer_that_satisfies_the_schema_is_the_value(run: Any) -> None:
     assert result.value == {"city": "Paris", "degrees": 21}
     assert result.text == '{"city":"Paris","degrees":21}'
     assert after.ok and after.value is None
+
+
+@pytest.mark.parametrize("fence", ["```json\n{}\n```", "\n```\n{}\n```\n", "```JSON \n{}\n  ``` "])
+def test_a_code_block_around_the_whole_answer_is_not_part_of_it(run: Any, fence: str) -> None:
+    said = fence.replace("{}", '{"city":"Paris",\n"degrees":21}')
+    result, _ = ask(run, said)
+    assert result.value == {"city": "Paris", "degrees": 21} and result.text == said
+    result, _ = ask(run, f"Here it is: {said}")
+    assert result.reason.code == "INVALID_OUTPUT"
+
+
+@pytest.mark.parametrize(
+    ("schema", "word"),
+    [
+        ({"type": "nonsense"}, "'nonsense' is not valid"),
+        ({"$ref": "#/$defs/none"}, "which is not in it"),
+        ({"$ref": "https://example.org/x"}, "only references into itself"),
+        (True, "got `bool`"),
+        (int, "got type at \\$.output_schema"),
+    ],
+)
+def test_what_is_no_schema_is_refused_before_anything_is_asked(run: Any, schema: Any, word: str) -> None:
+    async def main() -> None:
+        async with Agent(ScriptedModel("on")) as agent:
+            with pytest.raises(CheckreinError if schema is int else ValueError, match=word):
+                await agent.run("Weather?", output_schema=schema)
+            assert (await agent.run("and?")).check().turn == 1
+
+    run(main)
 
 
 @pytest.mark.parametrize(

@@ -119,6 +119,13 @@ def test_a_method_decorated_in_its_class_is_told_how() -> None:
             def method(self, a: int) -> None: ...
 
 
+def test_a_tool_is_not_made_twice() -> None:
+    first = tool(name="one")(lambda: 1)
+    with pytest.raises(ConfigError, match=r"'one' is a tool already"):
+        tool(name="two")(first)
+    assert tool(name="two", read_only=True)(first.fn).name == "two"
+
+
 @pytest.mark.parametrize("name", ["", "a b", "ä", "x" * 65, "a.b", "fn\n", "<lambda>"])
 def test_names(name: str) -> None:
     with pytest.raises(ConfigError, match="64"):

@@ -190,15 +190,23 @@ def test_async_partial_method_and_callable_object() -> None:
             return a
 
     def add(a: int, b: int) -> int:
+        """Add.
+
+        Args:
+            a: the first one
+        """
         return a + b
 
     method = tool(Machine().run)
     assert not method.is_async and call(method, '{"a":1}') == 2 and list(method.parameters["properties"]) == ["a"]
     assert tool(Machine().arun).is_async
     made = tool(name="machine")(Machine())
-    assert made.is_async and made.name == "machine"
+    assert made.is_async and (made.name, made.description) == ("machine", "Call it.")
     partial = tool(name="inc")(functools.partial(add, b=1))
     assert call(partial, '{"a":1}') == 2
+    assert partial.description == "Add." and partial.parameters["properties"]["a"]["description"] == "the first one"
+    cached = tool(functools.lru_cache(add))
+    assert cached.description == "Add." and call(cached, '{"a":1,"b":2}') == 3
     assert tool(name="x")(functools.partial(Machine().arun)).is_async
 
 
