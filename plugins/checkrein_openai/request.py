@@ -21,6 +21,7 @@ from checkrein.messages import (
     ToolSchema,
 )
 from checkrein.nearest import did_you_mean
+from checkrein.schema import inline_refs
 from checkrein.text import clean_json
 
 from .labels import CallIds, ToolNames
@@ -125,6 +126,8 @@ def _settings(request: Request, quirks: Quirks, names: ToolNames, body: dict[str
 
 def _output_schema(schema: Any, quirks: Quirks, body: dict[str, Any]) -> list[str]:
     how = quirks.output_schema
+    if isinstance(schema, dict):
+        schema = inline_refs(schema)  # servers want to see an object at the top
     if how == "json_schema":
         wrapped = {"name": "answer", "schema": schema, "strict": _is_strict(schema)}
         body["response_format"] = {"type": "json_schema", "json_schema": wrapped}

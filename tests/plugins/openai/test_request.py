@@ -345,11 +345,13 @@ CLOSED = {"type": "object", "properties": {"a": {"type": "string"}}, "required":
         ({**CLOSED, "additionalProperties": True}, False),
         ({**CLOSED, "properties": {"a": {"type": "object"}}}, False),
         ({"type": "array", "items": CLOSED}, True),
+        ({"$ref": "#/$defs/answer", "$defs": {"answer": CLOSED}}, True),
     ],
 )
 def test_output_schema_is_strict_where_it_can_be(schema, strict):
     made = body(user("x"), settings={"output_schema": schema})
-    assert made["response_format"]["json_schema"] == {"name": "answer", "schema": schema, "strict": strict}
+    sent = CLOSED if "$ref" in schema else schema
+    assert made["response_format"]["json_schema"] == {"name": "answer", "schema": sent, "strict": strict}
 
 
 def test_output_schema_in_words_where_the_server_takes_no_schema():
