@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any
 
-from checkrein.errors import CheckreinError
+from checkrein.errors import CheckreinError, ConfigError
 from checkrein.events import Reason
 from checkrein.text import decode_json, describe
 
@@ -20,8 +20,8 @@ KEPT_VALUES = 100
 
 
 def completed(agent: LoopAgent, turn: int, options: dict[str, Any]) -> Reason:
-    """Return `completed`, or error of kind output when the answer does not satisfy the turn's `output_schema`."""
-    schema = options.get("output_schema")
+    """Return `completed`, or error of kind output when the answer does not satisfy the `output_schema` asked for."""
+    schema = agent.settings(options).get("output_schema")
     if schema is None:
         return Reason("completed")
     try:
@@ -44,6 +44,8 @@ def wrapped(schema: dict[str, Any]) -> ForeignSchema:
     """
     from checkrein.foreign import ForeignSchema
 
+    if not isinstance(schema, dict):  # a setting of the agent's: those are the provider's to check, but for this one
+        raise ConfigError(f"output_schema: expected a JSON Schema as a table, got {type(schema).__name__}")
     whole: dict[str, Any] = {"type": "object", "properties": {"answer": schema}, "required": ["answer"]}
     for word in ("$defs", "definitions"):  # local references count from the root
         if isinstance(schema.get(word), dict):

@@ -36,6 +36,18 @@ def test_an_answer_that_satisfies_the_schema_is_the_value(run: Any) -> None:
     assert after.ok and after.value is None
 
 
+def test_a_schema_in_the_agents_settings_holds_for_each_turn(run: Any) -> None:
+    async def main(schema: Any) -> list[Any]:
+        async with Agent(ScriptedModel("[1]", "one", "[2]"), settings={"output_schema": schema}) as agent:
+            turns = [await agent.run("a"), await agent.run("b")]
+            return [*turns, await agent.run("c", output_schema={"type": "array", "items": {"type": "string"}})]
+
+    results = run(main, {"type": "array"})
+    assert [result.value for result in results] == [[1], None, None]
+    assert [result.reason.code for result in results] == [None, "INVALID_OUTPUT", "INVALID_OUTPUT"]
+    assert "as a table, got bool" in (run(main, True)[0].reason.message or "")
+
+
 @pytest.mark.parametrize("fence", ["```json\n{}\n```", "\n```\n{}\n```\n", "```JSON \n{}\n  ``` "])
 def test_a_code_block_around_the_whole_answer_is_not_part_of_it(run: Any, fence: str) -> None:
     said = fence.replace("{}", '{"city":"Paris",\n"degrees":21}')
