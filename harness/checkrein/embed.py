@@ -12,11 +12,12 @@ from typing import TYPE_CHECKING, Any
 from .agents import AgentLike, AgentSpec
 from .config.types import AgentConfig, HarnessConfig, PluginsConfig, SessionConfig
 from .discovery import PLUGINS, Found, discover
-from .errors import PluginError
+from .errors import ConfigError, PluginError
 from .harness import Harness
 from .messages import Block
 from .nearest import did_you_mean
 from .providers import Provider
+from .registration import listed
 from .results import TurnResult
 
 if TYPE_CHECKING:
@@ -41,6 +42,7 @@ class Agent:
         spec: any other member of AgentSpec, as max_steps.
 
     Raises:
+        ConfigError: the model is neither; something else than a list was given.
         PluginError: a plugin of this name is not installed.
 
     Raises (on entering):
@@ -59,7 +61,10 @@ class Agent:
         **spec: Any,
     ) -> None:
         providers: tuple[Provider, ...] = ()
+        plugins = listed("plugins", plugins)
         if not isinstance(model, str):
+            if not (hasattr(model, "name") and hasattr(model, "stream")):
+                raise ConfigError(f"expected a model as `provider:model`, `auto` or a Provider object, got {model!r}")
             providers = (model,)
             model = f"{model.name}:{model.default_model() or model.name}"
         agent = AgentSpec(id=spec.pop("id", "main"), model=model, system_prompt=system_prompt, **spec)
@@ -88,15 +93,37 @@ class Agent:
     async def __aexit__(self, *exc: object) -> None:
         await self._harness.__aexit__(*exc)
 
+    if not TYPE_CHECKING:  # a type checker sees the mistake itself
+
+        def __getattr__(self, name: str) -> Any:
+            """Say what to do to somebody who uses the context manager as the agent it gives."""
+            told = f"an Agent has no {name!r}"
+            if hasattr(AgentLike, name) or name in AgentLike.__annotations__:
+                told += f" before it is entered: `async with Agent(...) as agent:`, then agent.{name}; or run_sync"
+            raise AttributeError(told)
+
     def run_sync(self, content: str | Sequence[Block], **options: Any) -> TurnResult:
-        """Open the agent, run one turn, close it: for scripts without an event loop."""
+        """Open the agent, run one turn, close it: for scripts without an event loop.
+
+        Raises:
+            RuntimeError: an event loop runs here already, as in a notebook.
+        """
+        import asyncio
+
         import anyio
 
         async def once() -> TurnResult:
             async with self as agent:
                 return await agent.run(content, **options)
 
-        return anyio.run(once)
+        try:
+            asyncio.get_running_loop()
+        except RuntimeError:
+            return anyio.run(once)
+        raise RuntimeError(
+            "run_sync starts an event loop of its own, and one runs here already;"
+            " write `async with Agent(...) as agent: result = await agent.run(...)`"
+        )
 
 
 def _provider_plugins(model: str) -> list[str]:

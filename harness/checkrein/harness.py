@@ -19,17 +19,16 @@ import anyio
 from . import __version__
 from . import events as ev
 from .agents import AgentLike, Agents, AgentSpec
-from .config.types import HarnessConfig, SessionConfig, check_spec
+from .config.types import HarnessConfig, check_spec
 from .discovery import Found, load_loop
 from .errors import ConfigError, CredentialsError, WrongThread
 from .feed import Feed
 from .hooks import Hooks
-from .nearest import did_you_mean
 from .owner import Owner, ours
 from .plugins import PluginManager, PluginReport
 from .prompt import Section
 from .providers import Provider, Providers
-from .registration import check_trust, collect, leave
+from .registration import check_store, check_trust, collect, leave, listed
 from .requests import Parts
 from .services import Services
 from .session import Session
@@ -90,7 +89,7 @@ class Harness:
         self.specs: list[AgentSpec] = self.config.agent_specs()
         file = str(self.config_files[-1]) if self.config_files else None
         self.plugins = PluginManager(self.config.plugins, found=found, origins=self._origins, file=file)
-        for plugin in plugins:
+        for plugin in listed("plugins", plugins):
             self.plugins.add(plugin)
         if store is not None:
             from .flushing import Flusher
@@ -112,8 +111,8 @@ class Harness:
         self.close_timeout_s = self.config.limits.close_timeout_s
         self.stream_idle_s = self.config.limits.stream_idle_s
         self.output_bytes = self.config.limits.output_max_bytes
-        self._own_tools = tools
-        self._own_providers = providers
+        self._own_tools = listed("tools", tools)
+        self._own_providers = listed("providers", providers)
         self._store = store
         self._lifespans = Lifespans(self)
         self._thread = threading.get_ident()
@@ -155,19 +154,8 @@ class Harness:
         self.hooks.attach(self.plugins)
         self.plugins.on_change(self._plugin_changed)
         collect(self, self._own_tools, self._own_providers)
-        self._check_store()
+        check_store(self, named=self._store is not None)
         return self.plugins.reports
-
-    def _check_store(self) -> None:
-        """Refuse a store that somebody asked for and nobody brings; without the default one sessions stay in memory."""
-        name, known = self.config.session.store, ["memory", *self.stores]
-        asked = name != SessionConfig().store or "session.store" in self._origins
-        if self._store is None and asked and name not in known:
-            raise ConfigError(
-                f"expected one of the stores {', '.join(known)}, got {name!r}{did_you_mean(name, known)}",
-                path="session.store",
-                file=self._origins.get("session.store"),
-            )
 
     def check_models(self, *, keys: bool = True) -> None:
         """Refuse an agent whose model cannot be used, before any starts; with `keys` one that lacks its key, too."""
@@ -220,8 +208,10 @@ class Harness:
             session_id: the session's id; made of the time if not given.
 
         Raises:
-            ConfigError: the id is taken, or a member is not what a file's `[[agents]]` may hold.
+            ConfigError: the id is taken, a member is not what a file's `[[agents]]` may hold, the harness is closed.
         """
+        check_spec(spec)
+        self._must_be_open()
         session = Session(session_id or new_session_id(), self.event_types)
         self._equip(session)
         session.append(
@@ -239,8 +229,11 @@ class Harness:
             spec: how its agent is made; the configured agent of the session's name (or the first) if not given.
 
         Raises:
-            SessionNotFound, SessionLocked, StoreError.
+            SessionNotFound, SessionLocked, StoreError; ConfigError as create_agent.
         """
+        if spec is not None:
+            check_spec(spec)
+        self._must_be_open()
         from .recovery import reopen
 
         found, writer = reopen(self.store, session_id, self.event_types)
@@ -249,6 +242,11 @@ class Harness:
         except BaseException:
             writer.close()  # nobody else knows of it: its lock must not outlive this call
             raise
+
+    def _must_be_open(self) -> None:
+        if not self.owner.alive:
+            state = "closed" if self._opened else "not open yet: `async with Harness(...) as harness:`"
+            raise ConfigError(f"expected an open harness, this one is {state}")
 
     async def _continue(self, found: Recovered, writer: Writer, session_id: str, spec: AgentSpec | None) -> AgentLike:
         from .reconcile import mend
@@ -265,7 +263,6 @@ class Harness:
         return await self._admit(spec, session)
 
     async def _admit(self, spec: AgentSpec, session: Session) -> AgentLike:
-        check_spec(spec)
         self.tools.warn_unmatched(spec.id, spec.tools or ())
         agent = self._loop(self, spec, session)
         self.agents.add(agent)

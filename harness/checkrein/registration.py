@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from .errors import PluginError
+from .config.types import SessionConfig
+from .errors import ConfigError, PluginError
 from .events import KNOWN
 from .eventtypes import EventType
 from .hookcheck import taken_by
+from .nearest import did_you_mean
 from .prompt import Section
 from .providers import Provider
 from .store import Store
@@ -18,7 +20,38 @@ if TYPE_CHECKING:
     from .harness import Harness
     from .tools import Tool
 
-__all__ = ["check_trust", "collect", "leave"]
+__all__ = ["check_store", "check_trust", "collect", "leave", "listed"]
+
+T = TypeVar("T")
+
+
+def listed(name: str, given: Iterable[T]) -> list[T]:
+    """What a program handed over of tools, plugins or providers.
+
+    Raises:
+        ConfigError: it is one of them, or a text, instead of a list.
+    """
+    if isinstance(given, str) or not isinstance(given, Iterable):
+        raise ConfigError(f"expected a list of {name}, got {given!r}; write {name}=[...]")
+    return list(given)
+
+
+def check_store(harness: Harness, *, named: bool) -> None:
+    """Refuse a store that somebody asked for and nobody brings; without the default one sessions stay in memory.
+
+    Args:
+        harness: with what the plugins brought.
+        named: whether the program handed one over.
+
+    Raises:
+        ConfigError: nobody brings it.
+    """
+    name, known = harness.config.session.store, ["memory", *harness.stores]
+    origin = None if harness.loaded is None else harness.loaded.origins.get("session.store")
+    asked = name != SessionConfig().store or origin is not None
+    if not named and asked and name not in known:
+        words = f"expected one of the stores {', '.join(known)}, got {name!r}{did_you_mean(name, known)}"
+        raise ConfigError(words, path="session.store", file=origin)
 
 
 def check_trust(harness: Harness) -> None:

@@ -12,6 +12,7 @@ import msgspec
 from msgspec import Meta, Struct
 
 from checkrein.agents import AgentSpec
+from checkrein.errors import ConfigError
 
 __all__ = ["AgentConfig", "HarnessConfig", "LimitsConfig", "PluginsConfig", "SessionConfig", "check_spec"]
 
@@ -160,6 +161,8 @@ def check_spec(spec: AgentSpec) -> None:
     Raises:
         ConfigError: a member has another type, or is out of its range.
     """
+    if not isinstance(spec, AgentSpec):
+        raise ConfigError(f'expected AgentSpec(id="x", model="provider:model"), got {type(spec).__name__} {spec!r}')
     members = {name: getattr(spec, name) for name in spec.__struct_fields__}
     try:
         msgspec.convert(members, AgentConfig)
