@@ -61,7 +61,11 @@ def _read(name: str) -> bytes:
     if name == "-":
         return sys.stdin.buffer.read()
     path = Path(name)
-    return (path / _LOG_NAME if path.is_dir() else path).read_bytes()
+    if path.is_dir():
+        path /= _LOG_NAME
+        if not path.exists():
+            raise OSError(f"a folder without a {_LOG_NAME}; name a session's folder, or a file")
+    return path.read_bytes()
 
 
 def _say(name: str, problem: str, as_json: bool) -> None:

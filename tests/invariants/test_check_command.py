@@ -122,6 +122,11 @@ def test_what_holds_no_event_is_9(tmp_path: Path, data: bytes) -> None:
     assert "unreadable" in result.output
 
 
+def test_a_folder_that_is_no_sessions_is_9_and_says_what_to_name(tmp_path: Path) -> None:
+    result = run(tmp_path)
+    assert result.exit_code == 9 and "a folder without a log.jsonl; name a session's folder" in result.output
+
+
 def test_O16_deep_rebuilds_each_request(tmp_path: Path) -> None:
     log = one_turn()
     (seq,) = (event.seq for event in log.events if event.type == "request/start")
