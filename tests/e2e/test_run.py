@@ -122,6 +122,29 @@ def test_output_that_cannot_be_written_is_told_and_1(cli):
     assert cli.events()[-1]["reason"] == {"kind": "completed"}
 
 
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
+@pytest.mark.parametrize(
+    "args",
+    [
+        *(["--help"], ["--version"], ["run", "--help"], ["plugins"], ["config", "show"], ["config", "schema"]),
+        *(["sessions", "list"], ["sessions", "show"], ["sessions", "search", "hi"], ["check"]),
+    ],
+    ids=" ".join,
+)
+def test_each_command_whose_output_cannot_be_written_says_so_and_fails(cli, args):
+    cli.script('"answer"')
+    assert ask(cli, "hi").code == 0
+    (log,) = cli.folder.glob(".checkrein/sessions/*/log.jsonl")
+    named = (
+        {"show": [log.parent.name], "check": [str(log)]}.get(args[-1], []) if args[-2:] != ["config", "show"] else []
+    )
+    with Path("/dev/full").open("wb") as full:
+        process = cli.start(*args, *named, stdout=full)
+        err = process.communicate(timeout=60)[1].decode()
+    assert (process.returncode, err.count("standard output cannot be written: No space left on device")) == (1, 1), err
+    assert "Traceback" not in err and "internal" not in err
+
+
 @pytest.mark.skipif(os.name == "nt", reason="needs a POSIX shell")
 @pytest.mark.parametrize(("args", "reason"), [((), "completed"), (("--json",), "cancelled")])
 def test_closed_output_is_told_and_no_success(cli, args, reason):

@@ -8,6 +8,7 @@ plugin cannot take it away.
 from __future__ import annotations
 
 import os
+import sys
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -116,6 +117,17 @@ class CommandLine(click.Group):
             with formatter.section("Commands"):
                 formatter.write_dl(rows)
 
+    def main(self, *args: Any, **extra: Any) -> Any:
+        """As click's; standard output that takes nothing is a failure, also of `--help`."""
+        try:
+            return super().main(*args, **extra)
+        except OSError as error:
+            if not _is_of_output(error) or _debugging():
+                raise
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # what is buffered would fail once more
+            click.echo(f"checkrein: standard output cannot be written: {error.strerror or error}", err=True)
+            sys.exit(1)
+
     def invoke(self, ctx: click.Context) -> Any:
         """Run a command; a failure is one line on stderr and an exit code."""
         try:
@@ -123,7 +135,7 @@ class CommandLine(click.Group):
         except (click.ClickException, click.Abort, click.exceptions.Exit, BrokenPipeError):
             raise  # click's own ways out
         except (Exception, KeyboardInterrupt) as error:
-            if _debugging():
+            if _debugging() or _is_of_output(error):
                 raise
             cause = _single(error)
             click.echo(_line(cause), err=True)
@@ -163,6 +175,15 @@ def _summary(name: str, offered: list[Found]) -> str:
     if len(offered) > 1:
         return f"(refused: {' and '.join(one.origin for one in offered)} both bring it)"
     return SUMMARIES.get(name, "") if offered[0].builtin else f"(from {offered[0].origin})"
+
+
+def _is_of_output(error: BaseException) -> bool:
+    """Whether it is what standard output answered to click's echo: a full disk, not some file of a command's."""
+    place = error.__traceback__
+    while place is not None and place.tb_next is not None:
+        place = place.tb_next
+    echo = place is not None and place.tb_frame.f_code is click.echo.__code__
+    return echo and isinstance(error, OSError) and not place.tb_frame.f_locals.get("err")  # type: ignore[union-attr]
 
 
 def _debugging() -> bool:

@@ -41,6 +41,7 @@ def list_(config_path: str | None, no_plugin: tuple[str, ...], as_json: bool) ->
         streams.out((json.dumps(asdict(info)) if as_json else _row(info)) + "\n")
         if streams.gone:
             break
+    streams.finish()
 
 
 @sessions.command()
@@ -68,6 +69,7 @@ def show(session_id: str, config_path: str | None, no_plugin: tuple[str, ...], a
     if recovered.skipped_bytes or recovered.gaps or not recovered.events:
         streams.note(f"session {found} is damaged: {recovered.skipped_bytes} bytes cannot be read")
         click.get_current_context().exit(9)
+    streams.finish()
 
 
 def _row(info: SessionInfo) -> str:

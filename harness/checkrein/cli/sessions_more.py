@@ -129,7 +129,8 @@ def search(
         row = visible(f"{hit.session}  {clock(hit.time)}  turn {hit.turn}  {hit.type}  {hit.excerpt}")
         streams.out((json.dumps(asdict(hit)) if as_json else row) + "\n")
         if streams.gone:
-            return
+            break
+    streams.finish()
     if not hits:
         click.get_current_context().exit(1)
 

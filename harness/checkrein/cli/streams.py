@@ -33,10 +33,11 @@ class Streams:
     Attributes:
         terminal: whether standard output is one.
         gone: whether standard output takes nothing any more: its reader left, its disk is full, it is closed.
+        failed: whether it is one of the latter two.
     """
 
     def __init__(self) -> None:
-        self.gone = False
+        self.gone = self.failed = False
         self.terminal = is_terminal(sys.stdout)
         plain = os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb"
         self._dim = is_terminal(sys.stderr) and not plain
@@ -73,11 +74,16 @@ class Streams:
         except OSError:  # nobody reads it: not a reason to stop
             _silence(sys.stderr)
 
+    def finish(self) -> None:
+        """End a command whose output is all it is for: with exit code 1 if that could not be written."""
+        if self.failed:
+            click.get_current_context().exit(1)
+
     def _write(self, stream: Any, data: Any) -> None:
         if self.gone:
             return
         if stream is None:  # whoever started us closed it: the same as a full disk, not a success
-            self.gone = True
+            self.gone = self.failed = True
             self.note("standard output cannot be written: it is closed")
             return
         try:
@@ -87,6 +93,7 @@ class Streams:
             self.gone = True
             _silence(sys.stdout)
             if not isinstance(error, BrokenPipeError):
+                self.failed = True
                 self.note(f"standard output cannot be written: {error.strerror or error}")
 
 
