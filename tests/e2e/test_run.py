@@ -135,9 +135,7 @@ def test_each_command_whose_output_cannot_be_written_says_so_and_fails(cli, args
     cli.script('"answer"')
     assert ask(cli, "hi").code == 0
     (log,) = cli.folder.glob(".checkrein/sessions/*/log.jsonl")
-    named = (
-        {"show": [log.parent.name], "check": [str(log)]}.get(args[-1], []) if args[-2:] != ["config", "show"] else []
-    )
+    named = {"sessions show": [log.parent.name], "check": [str(log)]}.get(" ".join(args), [])
     with Path("/dev/full").open("wb") as full:
         process = cli.start(*args, *named, stdout=full)
         err = process.communicate(timeout=60)[1].decode()
