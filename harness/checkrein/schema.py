@@ -105,7 +105,8 @@ def _docstring(fn: Callable[..., Any]) -> str | None:
     """What the function says; a partial has functools' own docstring, an object that can be called its class's."""
     target = getattr(fn, "func", fn)
     called = type(target).__call__ if callable(target) else None
-    return (inspect.isfunction(called) and inspect.getdoc(called)) or inspect.getdoc(target)
+    own = inspect.getdoc(called) if inspect.isfunction(called) else None
+    return own or inspect.getdoc(target)
 
 
 def describe_function(fn: Callable[..., Any]) -> str:

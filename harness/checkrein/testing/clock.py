@@ -350,9 +350,9 @@ def _run_trio(
         with trio.CancelScope() as scope:
             scopes.append(scope)
             result = await fn(*args)
-        if found:
-            raise found[0]
-        return result
+            if not found:
+                return result
+        raise found[0]
 
     order: AbstractContextManager[None] = nullcontext() if seed is None else _trio_order(seed)
     with order:
