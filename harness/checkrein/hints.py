@@ -13,7 +13,10 @@ from typing import Any
 
 from .errors import ConfigError
 
-__all__ = ["is_context", "note_of", "read_hints", "schema_of", "value_of"]
+__all__ = ["KINDS", "is_context", "note_of", "read_hints", "schema_of", "value_of"]
+
+KINDS = {dict: "object", list: "array", type(None): "null"}
+"""What JSON calls the kinds of values that it names otherwise than Python."""
 
 
 def read_hints(fn: Callable[..., Any], where: str, context_type: type) -> dict[str, Any]:
@@ -95,7 +98,7 @@ def value_of(kind: Any, value: Any) -> Any:
     """
     if isinstance(kind, type) and issubclass(kind, PurePath):
         if not isinstance(value, str):
-            raise ValueError(f"Expected `str`, got `{type(value).__name__}`")
+            raise ValueError(f"Expected `str`, got `{KINDS.get(type(value), type(value).__name__)}`")
         return kind(value)
     check = getattr(kind, "model_validate", None)
     if check is None:

@@ -25,6 +25,7 @@ __all__ = [
     "resolve",
     "summary",
     "depth_exceeds",
+    "schema_hook",
     "MAX_DEPTH",
 ]
 
@@ -190,12 +191,12 @@ def _inner(value: Any) -> list[Any]:
 def _schema(where: str, model: type[msgspec.Struct], fields: list[Any]) -> dict[str, Any]:
     try:
         msgspec.json.Decoder(model)  # finds unions that could not be told apart
-        schema = msgspec.json.schema(model, schema_hook=_schema_of)
+        schema = msgspec.json.schema(model, schema_hook=schema_hook)
     except Exception as exc:
         for name, hint, *_ in fields:
             try:
                 msgspec.json.Decoder(hint)
-                msgspec.json.schema(hint, schema_hook=_schema_of)
+                msgspec.json.schema(hint, schema_hook=schema_hook)
             except Exception as found:
                 raise ConfigError(
                     f"{where}: parameter {name!r} cannot become a JSON Schema: {found};"
@@ -207,7 +208,12 @@ def _schema(where: str, model: type[msgspec.Struct], fields: list[Any]) -> dict[
     return inline_refs(root)
 
 
-def _schema_of(kind: Any) -> dict[str, Any]:
+def schema_hook(kind: Any) -> dict[str, Any]:
+    """Return the JSON Schema of a type that msgspec does not know, for a place inside another schema.
+
+    Raises:
+        TypeError: it has none, or one that refers to itself.
+    """
     schema = inline_refs(schema_of(kind))
     if next(local_refs(schema), None) is not None:  # its references would lead astray inside of ours
         raise TypeError(f"{kind.__name__} refers to itself; pass parameters= with a schema of your own")

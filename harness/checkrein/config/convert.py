@@ -14,7 +14,6 @@ import re
 from collections import abc
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import islice
-from pathlib import Path
 from types import NoneType, UnionType
 from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints, is_typeddict
 
@@ -22,9 +21,10 @@ import msgspec
 from msgspec import Struct
 
 from checkrein.errors import ConfigError, PluginError
+from checkrein.hints import KINDS, value_of
 from checkrein.nearest import did_you_mean
 
-__all__ = ["Problem", "as_error", "convert", "join", "problems_of", "schema_hook"]
+__all__ = ["Problem", "as_error", "convert", "join", "problems_of"]
 
 T = TypeVar("T")
 Steps = tuple[Any, ...]
@@ -102,19 +102,12 @@ def join(at: str, steps: Steps) -> str:
     return at
 
 
-def schema_hook(type_: type) -> dict[str, Any]:
-    """Return the JSON Schema of the types `convert` knows beyond msgspec's own."""
-    if type_ is Path:
-        return {"type": "string"}
-    raise NotImplementedError(f"no JSON Schema for {type_!r}")
-
-
 def _decode(type_: type, value: Any) -> Any:
-    if type_ is Path:
-        if isinstance(value, str):
-            return Path(value)
-        raise ValueError(f"Expected `str`, got `{_kind(value)}`")
-    raise ValueError(f"Expected `{getattr(type_, '__name__', type_)}`, which no config file can hold")
+    try:
+        return value_of(type_, value)
+    except NotImplementedError:
+        name = getattr(type_, "__name__", type_)
+        raise ValueError(f"Expected `{name}`, which no config file can hold") from None
 
 
 def _problems(value: Any, type_: Any, steps: Steps) -> Iterator[tuple[Steps, str]]:
@@ -263,5 +256,4 @@ def _listing(known: Iterable[str]) -> str:
 def _kind(value: Any) -> str:
     if value == "":
         return "an empty str"
-    names = {dict: "object", list: "array", type(None): "null"}
-    return names.get(type(value), type(value).__name__)
+    return KINDS.get(type(value), type(value).__name__)

@@ -17,7 +17,9 @@ from typing import Annotated, Any, Union, get_args, get_origin
 
 import msgspec
 
-from .convert import DICTS, LISTS, fields_of, schema_hook
+from checkrein.schema import schema_hook
+
+from .convert import DICTS, LISTS, fields_of
 from .types import SWITCHES, AgentConfig, HarnessConfig, PluginsConfig
 
 __all__ = ["field_docs", "json_schema"]

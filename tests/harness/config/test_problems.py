@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import enum
 from dataclasses import dataclass, field
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Annotated, Any, Literal, TypedDict
 
 import msgspec
@@ -141,6 +141,8 @@ class Wide:
     typed: Typed = field(default_factory=lambda: Typed())
     either: int | str = 1
     root: Path = Path(".")
+    inside: PurePosixPath | None = None
+    over: range | None = None
     words: frozenset[str] = frozenset()
     free: Any = None
 
@@ -168,6 +170,9 @@ class Wide:
         ({"inner": {"size": 1}, "typed": {"limt": 1}}, {"typed.limt": "did you mean 'limit'"}),
         ({"inner": {"size": 1}, "either": []}, {"either": "expected int | str, got array"}),
         ({"inner": {"size": 1}, "root": 1, "words": ["a"]}, {"root": "expected str, got int"}),
+        ({"inner": {"size": 1}, "root": "a", "inside": "b"}, {}),
+        ({"inner": {"size": 1}, "inside": [1]}, {"inside": "expected str, got array"}),
+        ({"inner": {"size": 1}, "over": 3}, {"over": "expected range, which no config file can hold"}),
         ({"inner": {"size": 1}, "free": {"x": [float("nan")]}}, {"free.x[0]": "finite"}),
     ],
 )
