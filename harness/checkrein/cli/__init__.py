@@ -124,7 +124,9 @@ class CommandLine(click.Group):
         except OSError as error:
             if not _is_of_output(error) or _debugging():
                 raise
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # what is buffered would fail once more
+            from .streams import silence
+
+            silence(sys.stdout)
             click.echo(f"checkrein: standard output cannot be written: {error.strerror or error}", err=True)
             sys.exit(1)
 

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from .follow import Item
 
-__all__ = ["JsonLines", "Progress", "Streams"]
+__all__ = ["JsonLines", "Progress", "Streams", "silence"]
 
 
 class Streams:
@@ -72,7 +72,7 @@ class Streams:
         try:
             click.echo(click.style(text, dim=True) if self._dim else text, err=True)
         except OSError:  # nobody reads it: not a reason to stop
-            _silence(sys.stderr)
+            silence(sys.stderr)
 
     def finish(self) -> None:
         """End a command whose output is all it is for: with exit code 1 if that could not be written."""
@@ -91,7 +91,7 @@ class Streams:
             stream.flush()
         except OSError as error:
             self.gone = True
-            _silence(sys.stdout)
+            silence(sys.stdout)
             if not isinstance(error, BrokenPipeError):
                 self.failed = True
                 self.note(f"standard output cannot be written: {error.strerror or error}")
@@ -192,6 +192,6 @@ _DELTAS: dict[type, str] = {
 }
 
 
-def _silence(stream: Any) -> None:
+def silence(stream: Any) -> None:
     """Send what is buffered nowhere: it would fail once more when the interpreter ends, with exit code 120."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
