@@ -175,11 +175,13 @@ async def read(agent: LoopAgent, prepared: Prepared, assembler: Assembler, clock
             chunks += 1
             # Most chunks are one more piece of a text: that is written out here, a call would cost as much again.
             if type(chunk) is TextChunk and (pieces := texts.get(chunk.index)) is not None:
-                pieces.append(chunk.text)
+                pieces.append(text := chunk.text)
+                for buffer in agent.live:
+                    buffer.text(len(events), turn, step, chunk.index, text)
             else:
                 push(chunk)
-            for buffer in agent.live:
-                buffer.chunk(len(events), turn, step, chunk)
+                for buffer in agent.live:
+                    buffer.chunk(len(events), turn, step, chunk)
             if observers is not None:
                 agent.hooks.observe(observers, agent.session, (agent, turn, step, chunk))
         ended = True

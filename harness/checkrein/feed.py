@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING
 import anyio
 from msgspec import Struct
 
-from .chunks import Chunk
 from .live import BUFFER_DELTAS, Buffer, Delta, Live, live_item
 from .log import place_of
 
@@ -57,8 +56,8 @@ class _Source(Buffer):
         super().push(events, delta)
         self.wake()
 
-    def chunk(self, events: int, turn: int, step: int, chunk: Chunk) -> None:
-        super().chunk(events, turn, step, chunk)
+    def text(self, events: int, turn: int, step: int, index: int, text: str) -> None:
+        super().text(events, turn, step, index, text)
         self.wake()
 
     def wake(self) -> None:

@@ -163,34 +163,37 @@ class Buffer:
 
     def chunk(self, events: int, turn: int, step: int, chunk: Chunk) -> None:
         """Add a provider's chunk, if a consumer has a use for it."""
-        delta: TextDelta | ThinkingDelta
         if type(chunk) is TextChunk:
-            delta = TextDelta(turn, step, chunk.index, chunk.text)
+            self.text(events, turn, step, chunk.index, chunk.text)
         elif type(chunk) is ThinkingChunk:
-            delta = ThinkingDelta(turn, step, chunk.index, chunk.text)
-        else:
-            return
+            self._whole(events, ThinkingDelta, turn, step, chunk.index, chunk.text)
+
+    def text(self, events: int, turn: int, step: int, index: int, text: str) -> None:
+        """Add a piece of the answer's text: what most chunks are, so `push` is written out."""
         try:
-            if not delta.text.isascii() or self._halves:
-                self._push_whole(events, delta)
+            if not text.isascii() or self._halves:
+                self._whole(events, TextDelta, turn, step, index, text)
                 return
-        except (AttributeError, TypeError):
+        except AttributeError:
             return  # no text at all: it breaks the answer, once that is made
-        if len(self.items) >= self.limit:  # as push, written out: every chunk comes here
+        if len(self.items) >= self.limit:
             self._join()
-        self.items.append((events, delta))
+        self.items.append((events, TextDelta(turn, step, index, text)))
         if self._wake is not None:
             self.wake()
 
-    def _push_whole(self, events: int, delta: TextDelta | ThinkingDelta) -> None:
-        """Add a delta's text as the log will have it: behind the half that was held back, without one at its end."""
-        kind, index = type(delta), delta.index
-        text = self._halves.pop((kind, index), "") + delta.text
+    def _whole(
+        self, events: int, kind: type[TextDelta | ThinkingDelta], turn: int, step: int, index: int, text: str
+    ) -> None:
+        """Add a piece as the log will have it: behind the half that was held back, without one at its end."""
+        if not isinstance(text, str):
+            return  # as above
+        text = self._halves.pop((kind, index), "") + text
         if "\ud800" <= text[-1:] <= "\udbff":
             self._halves[kind, index] = text[-1]
             text = text[:-1]
         if text:
-            self.push(events, kind(delta.turn, delta.step, index, clean(text)[0]))
+            self.push(events, kind(turn, step, index, clean(text)[0]))
 
     def end_request(self, events: int, turn: int, step: int) -> None:
         """Behind a request's last chunk: a half whose other half never came is U+FFFD, as in the log."""
