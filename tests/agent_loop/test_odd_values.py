@@ -9,7 +9,7 @@ import anyio
 import pytest
 from loopkit import add, of, plugin, requested, results
 
-from checkrein import Agent, Ask, Continue, Deny, ProviderError, Retry, Stop
+from checkrein import Agent, Ask, Continue, Deny, ProviderError, Retry, Stop, TextDelta, ThinkingDelta
 from checkrein.chunks import (
     CallChunk,
     FinishChunk,
@@ -176,6 +176,8 @@ class Hands:
 
 ODD_CHUNKS = {
     "no text": TextChunk(0, None),
+    "no more text": TextChunk(7, None),
+    "bytes": TextChunk(7, b"\xff"),
     "no thinking": ThinkingChunk(0, None),
     "arguments none": CallChunk(0, "id", "add", None),
     "arguments decoded": CallChunk(0, "id", "add", {"a": 1}),
@@ -186,13 +188,19 @@ ODD_CHUNKS = {
 }
 
 
+@pytest.mark.parametrize("watched", [False, True])
 @pytest.mark.parametrize("chunk", ODD_CHUNKS.values(), ids=list(ODD_CHUNKS))
-def test_M2_a_chunk_with_a_wrong_member_is_the_streams_error(run, chunk):
+def test_M2_a_chunk_with_a_wrong_member_is_the_streams_error(run, chunk, watched):
     """As a provider of one's own yields it: it is told what is wrong, the turn is balanced, and none is `internal`."""
 
     async def main() -> Any:
         async with Agent(Hands(TextChunk(7, "so far"), chunk, FinishChunk("stop")), tools=[add]) as agent:
-            return agent, await agent.run("go")
+            if not watched:
+                return agent, await agent.run("go")
+            async with agent.stream("go") as turn:
+                texts = [item.text async for item in turn if isinstance(item, (TextDelta, ThinkingDelta))]
+                assert texts == ["so far"]  # a consumer gets text or nothing
+                return agent, await turn.result()
 
     agent, result = run(main)
     assert (result.reason.kind, result.reason.error, result.reason.code) == ("error", "stream", "PROTOCOL")
