@@ -170,12 +170,9 @@ class Buffer:
 
     def text(self, events: int, turn: int, step: int, index: int, text: str) -> None:
         """Add a piece of the answer's text: what most chunks are, so `push` is written out."""
-        try:
-            if not text.isascii() or self._halves:
-                self._whole(events, TextDelta, turn, step, index, text)
-                return
-        except AttributeError:
-            return  # no text at all: it breaks the answer, once that is made
+        if not text.isascii() or self._halves:
+            self._whole(events, TextDelta, turn, step, index, text)
+            return
         if len(self.items) >= self.limit:
             self._join()
         self.items.append((events, TextDelta(turn, step, index, text)))
@@ -186,8 +183,6 @@ class Buffer:
         self, events: int, kind: type[TextDelta | ThinkingDelta], turn: int, step: int, index: int, text: str
     ) -> None:
         """Add a piece as the log will have it: behind the half that was held back, without one at its end."""
-        if not isinstance(text, str):
-            return  # as above
         text = self._halves.pop((kind, index), "") + text
         if "\ud800" <= text[-1:] <= "\udbff":
             self._halves[kind, index] = text[-1]
