@@ -13,7 +13,7 @@ from checkrein.owner import absorb
 if TYPE_CHECKING:
     from .agent import LoopAgent
 
-__all__ = ["dispose", "deaf_watch"]
+__all__ = ["dispose", "name_deaf", "DEAF_S"]
 
 DEAF_S = 1.0
 
@@ -63,12 +63,8 @@ async def guarded(agent: LoopAgent, part: Callable[[], Awaitable[None]]) -> None
         agent.hooks.faults.write("checkrein", "dispose", exc, None, "contained")
 
 
-async def deaf_watch(agent: LoopAgent, turn: int) -> None:
-    """Name what does not end a second after its cancellation: it shields itself, or swallows it."""
-    await anyio.sleep(DEAF_S)
-    state = agent.session.state
-    if not state.turn_open or state.turn != turn:
-        return
+async def name_deaf(agent: LoopAgent) -> None:
+    """Name what has not ended a while after its cancellation: it shields itself, or swallows it."""
     author, what = suspect(agent)
     agent.hooks.faults.write(
         author,

@@ -23,7 +23,7 @@ from checkrein.providers import Provider
 from checkrein.requests import Digester
 from checkrein.state import Pending
 
-from .dispose import deaf_watch
+from .dispose import DEAF_S, name_deaf
 from .ends import TurnCancelled
 from .idle import idle_watch
 from .inbox import Inbox
@@ -190,7 +190,12 @@ class Driven:
         scope = self._scope
         if scope is not None and not scope.cancel_called:
             scope.cancel()
-            self.beside(deaf_watch, self.as_agent(), self.session.state.turn)
+            self.harness.owner.later(DEAF_S, partial(self._listen, scope))
+
+    def _listen(self, scope: anyio.CancelScope) -> None:
+        """Look whether the turn of a cancelled scope is still open."""
+        if self._scope is scope and self.session.state.turn_open:
+            self.beside(name_deaf, self.as_agent())
 
     def beside(self, fn: Callable[..., Coroutine[Any, Any, None]], *args: Any) -> None:
         """Run something beside the driver; a KeyboardInterrupt in it is handed over as one in the driver (C10)."""

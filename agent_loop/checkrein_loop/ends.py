@@ -36,6 +36,8 @@ def checked_cause(cause: Cause | str) -> Cause:
     Raises:
         TypeError, ValueError: it is no word and no Cause, or a member has another type.
     """
+    if type(cause) is str:
+        return Cause(clean(cause)[0])
     if not isinstance(cause, (str, Cause)):
         raise TypeError(f"expected a word or a Cause, got {type(cause).__name__}")
     made = Cause(cause) if isinstance(cause, str) else cause

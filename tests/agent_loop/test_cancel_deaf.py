@@ -47,6 +47,29 @@ def test_C1_deaf_code_is_named_after_a_second(run, scripted):
     assert len(of(agent, "plugin/fault")) == 1
 
 
+def test_C1_a_turn_that_heard_its_cancel_is_not_named_and_neither_is_the_next(run, scripted):
+    """The look a second later finds another turn open, or the harness closed."""
+    model = scripted(wait(9), [wait(5), "slow"], wait(9))
+
+    async def cancelled(agent: Any) -> None:
+        receipt = agent.send("go")
+        await anyio.sleep(0.5)
+        agent.cancel()
+        assert (await receipt.result()).reason.kind == "cancelled"
+
+    async def main() -> Any:
+        async with Agent(model) as agent:
+            await cancelled(agent)
+            assert (await agent.run("at once")).ok
+            await cancelled(agent)
+        await anyio.sleep(3)
+        return agent
+
+    agent = run(main)
+    assert reasons(agent) == ["cancelled", "completed", "cancelled"]
+    assert not of(agent, "plugin/fault")
+
+
 @pytest.mark.parametrize("hook", ["agent_request", "turn_continuation"])
 def test_C1_a_deaf_hook_is_named_by_its_plugin(run, scripted, hook):
     """Not just 'a hook': whose."""
