@@ -149,6 +149,8 @@ class Harness:
 
     def load(self) -> list[PluginReport]:
         """Load plugins and collect what they bring; starts nothing, so it also serves `checkrein plugins`."""
+        if not self.workspace.is_dir():
+            raise ConfigError(f"expected a folder as workspace, got {str(self.workspace)!r}; make it, or name another")
         self.plugins.load(self.specs)
         check_trust(self)
         self.hooks.attach(self.plugins)

@@ -158,3 +158,11 @@ def test_without_a_home_what_loosens_is_said_and_a_foreign_host_still_stops(cli)
     assert "was found in this folder and sets plugins.permissions.mode" in done.err
     cli.config(STRANGERS, trusted=False)
     assert cli.run("run", "hi").code == 3
+
+
+def test_a_current_folder_that_was_removed_is_told(cli):
+    words = 'mkdir gone && cd gone && rmdir ../gone && exec "$@"'
+    process = cli.start("run", "go", command=("sh", "-c", words, "sh", *cli.command))
+    out, err = (each.decode() for each in process.communicate(timeout=60))
+    assert (process.returncode, out) == (3, "")
+    assert err.startswith("checkrein: expected a current folder, got none") and err.count("\n") == 1

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -39,6 +40,40 @@ def test_json_streams_every_event_and_delta(cli):
     kinds = [line["type"] for line in lines]
     assert kinds.index("request/start") < kinds.index("delta/thinking") < kinds.index("assistant/thinking")
     assert done.code == 0
+
+
+CHATTY = """
+from checkrein import hookimpl, tool
+
+print("imported")
+
+@tool
+def greet() -> str:
+    \"\"\"Greet.\"\"\"
+    print("called")
+    return "hello"
+
+class Plugin:
+    @hookimpl
+    def register_tools(self):
+        print("asked")
+        return [greet]
+"""
+
+
+def test_what_plugins_and_tools_print_is_not_the_output(cli):
+    """A reader of the JSON Lines, or of a JSON object, must get nothing else."""
+    cli.install("chatty", CHATTY)
+    cli.script('{ calls = [{ name = "greet", arguments = {} }] }', '"done"', more=ALLOW)
+    done = ask(cli, "--json", "go")
+    assert (done.code, done.lines[0]["type"]) == (0, "session/created")
+    assert "imported" in done.err and "asked" in done.err and "called" in done.err
+    assert ask(cli, "again").out == "done\n"
+    for command in (("plugins", "--load", "--json"), ("plugins", "--hooks", "--json"), ("config", "schema")):
+        done = cli.run(*command)
+        assert done.code == 0 and json.loads(done.out), done
+        assert "imported" in done.err
+    assert "imported" not in cli.run("config", "check").out
 
 
 def test_L9_prompt_from_stdin_and_surrogates_in_argv(cli):

@@ -226,3 +226,7 @@ def printable(text: str) -> str:
 @click.version_option(package_name="checkrein", message="checkrein %(version)s")
 def main() -> None:
     """An event-sourced agent harness: every turn is balanced, and an oracle proves it."""
+    try:
+        os.getcwd()  # noqa: PTH109  # pathlib is start-up time
+    except OSError as error:
+        raise ConfigError(f"expected a current folder, got none ({error.strerror}); go to one that is there") from None

@@ -10,7 +10,7 @@ from typing import Any
 import click
 
 from . import printable
-from .options import config_options, load, loaded_harness
+from .options import aside, config_options, load, loaded_harness
 
 __all__ = ["config"]
 
@@ -80,7 +80,8 @@ def schema(no_plugin: tuple[str, ...]) -> None:
     from checkrein.plugins import PluginManager
 
     manager = PluginManager(PluginsConfig(block=no_plugin))
-    manager.load()
+    with aside():
+        manager.load()
     click.echo(json.dumps(json_schema(manager.config_types()), indent=2))
 
 

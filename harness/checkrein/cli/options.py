@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, redirect_stdout
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
@@ -12,7 +14,7 @@ if TYPE_CHECKING:
     from checkrein.harness import Harness
     from checkrein.plugins import PluginManager
 
-__all__ = ["config_options", "load", "loaded_harness", "manager_of"]
+__all__ = ["aside", "config_options", "load", "loaded_harness", "manager_of"]
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -25,6 +27,11 @@ def config_options(command: F) -> F:
     ):
         command = option(command)
     return command
+
+
+def aside() -> AbstractContextManager[object]:
+    """Meanwhile what plugins and tools print goes to standard error: a command's output is its own."""
+    return redirect_stdout(sys.stderr)
 
 
 def load(
@@ -68,5 +75,6 @@ def loaded_harness(config_path: str | None, no_plugin: Sequence[str]) -> Harness
     from checkrein.harness import Harness
 
     harness = Harness(config_path, overrides={"plugins": {"block": list(no_plugin)}} if no_plugin else None)
-    harness.load()
+    with aside():
+        harness.load()
     return harness

@@ -50,6 +50,7 @@ async def _run(text: str, max_steps: int | None, as_json: bool, wanted: Wanted) 
 
     from .approve import terminal_approver
     from .opening import Closing, opened
+    from .options import aside
     from .signals import EXIT_SIGNAL, Signals
     from .streams import Streams
 
@@ -61,7 +62,7 @@ async def _run(text: str, max_steps: int | None, as_json: bool, wanted: Wanted) 
         def on_signal(signum: int) -> None:
             turn.cancel() if turn.agent is not None else starting.cancel()
 
-        with Signals(on_signal, turn.save):
+        with Signals(on_signal, turn.save), aside():
             async with opened(wanted, streams, approver) as found:
                 closing = Closing(found)
                 result = await turn.run(found, text, max_steps)

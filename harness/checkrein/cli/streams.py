@@ -38,6 +38,7 @@ class Streams:
 
     def __init__(self) -> None:
         self.gone = self.failed = False
+        self._stdout = sys.stdout  # this very one: what others print meanwhile may go elsewhere
         self.terminal = is_terminal(sys.stdout)
         plain = os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb"
         self._dim = is_terminal(sys.stderr) and not plain
@@ -50,7 +51,7 @@ class Streams:
         """Write to standard output, as it is."""
         if text:
             self._open = not text.endswith("\n")
-            self._write(sys.stdout, text)
+            self._write(self._stdout, text)
 
     def show(self, text: str) -> None:
         """Write a model's text to standard output: made visible if that is a terminal."""
@@ -58,7 +59,7 @@ class Streams:
 
     def raw(self, line: bytes) -> None:
         """Write a line of bytes to standard output."""
-        self._write(getattr(sys.stdout, "buffer", sys.stdout), line + b"\n")
+        self._write(getattr(self._stdout, "buffer", self._stdout), line + b"\n")
 
     def end_line(self) -> None:
         """End the line of standard output, if one is open."""
@@ -91,7 +92,7 @@ class Streams:
             stream.flush()
         except OSError as error:
             self.gone = True
-            silence(sys.stdout)
+            silence(stream)
             if not isinstance(error, BrokenPipeError):
                 self.failed = True
                 self.note(f"standard output cannot be written: {error.strerror or error}")

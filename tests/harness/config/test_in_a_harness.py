@@ -126,3 +126,17 @@ def test_H5_nothing_starts_with_a_bad_override(project: Path, backend: str) -> N
     with pytest.raises(ConfigError, match=r"expected int, got str \(at agents\[1\]\.plugins\.watch\.limit"):
         anyio.run(main, backend=backend)
     assert Watch.opened == []
+
+
+def test_a_workspace_is_a_folder(tmp_path):
+    """Or nothing starts: each tool would fail, and a store would make it."""
+    (tmp_path / "file").write_text("")
+
+    async def main(name: str) -> None:
+        async with Harness(workspace=tmp_path / name, found=[], overrides={"session.store": "memory"}):
+            pytest.fail("it opened")
+
+    for name in ("not there", "file"):
+        with pytest.raises(ConfigError, match="expected a folder as workspace, got"):
+            anyio.run(main, name)
+    assert [path.name for path in tmp_path.iterdir()] == ["file"]
