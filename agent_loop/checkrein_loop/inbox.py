@@ -151,9 +151,9 @@ class Inbox:
         Args:
             cancelled: the turn was cancelled before it began: it takes only what was pending then (C4).
         """
-        left_before = self._last_end()
         source = self._parked if cancelled else self._candidates
-        entries: Iterator[Pending] = (e for e in source() if e.kind == "queued" or e.seq < left_before)
+        last_end = self._last_end()
+        entries: Iterator[Pending] = (e for e in source() if not _steers(e, last_end))
         first = next(entries, None)
         if first is None:
             entries = source()
@@ -169,13 +169,16 @@ class Inbox:
         """Injected context, then steering, for the step boundary."""
         if not self.agent.session.state.pending:
             return []
-        pending = list(self.agent.session.state.pending.values())
-        return [e for e in pending if e.kind == "context"] + [e for e in pending if e.kind == "steering"]
+        pending, last_end = list(self.agent.session.state.pending.values()), self._last_end()
+        return [e for e in pending if e.kind == "context"] + [e for e in pending if _steers(e, last_end)]
 
     def steering_waits(self) -> bool:
-        """Whether steering is pending."""
+        """Whether steering of this turn is pending; what an earlier one left over is queued input now (T5)."""
         pending = self.agent.session.state.pending
-        return bool(pending) and any(entry.kind == "steering" for entry in pending.values())
+        if not pending:
+            return False
+        last_end = self._last_end()
+        return any(_steers(entry, last_end) for entry in pending.values())
 
     def _candidates(self) -> Iterator[Pending]:
         """What a turn can begin with; read on only as far as needed, since thousands may be pending."""
@@ -218,6 +221,11 @@ class Inbox:
             PendingInput(entry.id, entry.kind, tuple(entry.content), entry.source)
             for entry in self.agent.session.state.pending.values()
         ]
+
+
+def _steers(entry: Pending, last_end: int) -> bool:
+    """Whether an input is steering still: no turn has ended since it came."""
+    return entry.kind == "steering" and entry.seq > last_end
 
 
 class _Options(Struct, forbid_unknown_fields=True):

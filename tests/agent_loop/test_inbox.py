@@ -243,6 +243,36 @@ def test_I6_steering_overtakes_queued_input_and_each_kind_keeps_its_order(run, s
     assert said(agent) == ["go", "A", "C"]
 
 
+@pytest.mark.parametrize("how", ["run", "one"])
+def test_T5_T6_steering_that_was_left_over_is_no_part_of_a_turn_that_waited_before_it(run, scripted, how):
+    """A run() that was accepted first answers its own input only; with `queue_mode = "one"` a send does, too."""
+    model = scripted([wait(5), text("never")], call("nap", {"seconds": 5}), "mine", "the rest")
+
+    async def main() -> Any:
+        async with Agent(model, tools=[nap], queue_mode="one" if how == "one" else "all") as agent:
+            agent.send("go")
+            await started(agent)
+            async with anyio.create_task_group() as group:
+                if how == "run":
+                    group.start_soon(agent.run, "mine?")
+                    await anyio.sleep(1)
+                else:
+                    agent.send("mine?")
+                agent.steer("left over")
+                agent.cancel()
+                agent.wake()
+                await anyio.sleep(1)
+                agent.steer("for this turn")
+            await agent.idle()
+            return agent
+
+    agent = run(main)
+    assert said(agent) == ["go", "mine?", "left over"]
+    assert said(agent, "steering/message") == ["for this turn"]
+    assert [(event.turn, event.mark) for event in of(agent, "user/message")] == [(1, None), (2, None), (3, "steering")]
+    assert sent(model.requests[2])[-1] == "user: for this turn"
+
+
 def test_I7_a_full_inbox_refuses_and_never_drops(run, scripted):
     """inbox_max, all kinds together; a known key is no new input."""
     model = scripted([wait(5), text("1")], forever("ok"))

@@ -103,23 +103,23 @@ def reasons(session: Any) -> list[str]:
 def conserved(session: Any) -> list[str]:
     """The law of input (I3, I6): each accepted input is in exactly one place, and first in is first out.
 
-    Read from the events alone, so that it can disagree with the state.
+    Read from the events alone, so that it can disagree with the state. Steering that a turn left over is queued input
+    from then on (T5): how it is taken says what it was.
     """
     where: dict[str, list[str]] = {}
-    kinds: dict[str, str] = {}
-    taken: dict[str, list[int]] = {"queued": [], "steering": [], "context": []}
+    taken: dict[str, list[int]] = {"user/message": [], "steering/message": [], "context/message": []}
     found: list[str] = []
     for event in session.events:
         if type(event) is InboxAccepted:
             if event.id in where:
                 found.append(f"input {event.id} was accepted twice")
-            where[event.id], kinds[event.id] = [], event.kind
+            where[event.id] = []
         elif event.type in ("user/message", "steering/message", "context/message", "inbox/discarded"):
             if event.id is None:
                 continue
             where.setdefault(event.id, []).append(event.type)
             if event.type != "inbox/discarded":
-                taken[kinds[event.id]].append(int(event.id[1:]))
+                taken[event.type].append(int(event.id[1:]))
     for input_id, places in where.items():
         if input_id in session.state.pending:
             places.append("pending")
@@ -128,7 +128,7 @@ def conserved(session: Any) -> list[str]:
     found += [f"input {i} is pending, but was never accepted" for i in session.state.pending if i not in where]
     for kind, ids in taken.items():
         if ids != sorted(ids):
-            found.append(f"{kind} input was taken in the order {ids} (I6)")
+            found.append(f"{kind}: input was taken in the order {ids} (I6)")
     return found
 
 
