@@ -31,7 +31,7 @@ def size_of(folder: Path, *script: Any, said: str = "go") -> int:
             providers=[ScriptedModel(*script, "done")],
             plugins=[Plugin()],
             store=JsonlStore(folder),
-            workspace=folder,
+            workspace=folder.parent,
             found=(),
             overrides={"model": "scripted:x"},
         )
