@@ -10,6 +10,7 @@ in for the model, the tools and the plugins is replay_world.py; no provider, too
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -194,14 +195,26 @@ class Tape(Session):
             if not _equal(expected, made):
                 self._differ(expected, made)
         self._take(expected)
+        if type(expected) is ev.StepEnd:
+            self._allow(max_steering_extensions=sys.maxsize if self._goes_on() else 0)
         self.feed()
         return expected
 
+    def _allow(self, **limits: Any) -> None:
+        """Set the agent's limits to what they must have been: each life had its own, the log tells what was done."""
+        if self.agent is not None:
+            self.agent.spec = msgspec.structs.replace(self.agent.spec, **limits)
+
+    def _goes_on(self) -> bool:
+        """Whether another step of the open turn follows."""
+        return next((type(e) is ev.StepStart for e in self.ahead() if isinstance(e, (ev.StepStart, ev.TurnEnd))), False)
+
     def _was_killed(self) -> bool:
-        """Whether nothing of the open turn is left but what closed it from outside."""
+        """Whether nothing of the open turn is left but what closed it from outside, or began to."""
         rest = [event for event in self.ahead() if not self._is_fed(event)]
         end = rest[-1] if rest else None
-        return type(end) is ev.TurnEnd and end.reason.kind in OUTSIDE and all(isinstance(e, CLOSING) for e in rest)
+        left = type(end) is not ev.TurnEnd or end.reason.kind in OUTSIDE
+        return left and all(isinstance(e, CLOSING) for e in rest)
 
     def feed(self) -> None:
         """Commit the recorded events that nobody appends in a replay."""
@@ -210,19 +223,32 @@ class Tape(Session):
         event = self.current
         if type(event) is ev.TurnEnd and event.reason.kind in OUTSIDE:
             self.cancel()
+        elif type(event) is ev.TurnStart:
+            end = self.ahead()[-1]
+            self._allow(
+                queue_mode="one" if len(event.trigger.get("ids", ())) == 1 else "all",
+                max_steps=(end.reason.max_steps or 0) if type(end) is ev.TurnEnd else 0,
+            )
 
     def _is_fed(self, event: AnyEvent) -> bool:
-        if isinstance(event, FED) or getattr(event, "call_id", None) in self.nested:
+        if isinstance(event, FED) or self._call_of(event) in self.nested:
             return True
         if type(event) is ev.Decision:
             return event.hook == "tools_guard"
         return type(event) is ev.PluginFaulted and not self.is_raised(event)
 
+    def _call_of(self, event: AnyEvent) -> str | None:
+        """The call that an event is of, or that an approval is asked for."""
+        if type(event) is ev.ApprovalDecided:
+            asked = self.state.approvals.get(event.id)
+            return None if asked is None else asked.call_id
+        return getattr(event, "call_id", None)
+
     @staticmethod
     def is_raised(event: ev.PluginFaulted) -> bool:
         """Whether this fault is raised again in its hook, since the turn's course depends on it."""
         if event.hook == "session_flush":
-            return event.action == "refused"
+            return event.action == "refused" and event.turn is not None  # between turns it only discards input
         return event.action == "turn_ended" and event.hook in RAISED_IN
 
     def _take(self, event: AnyEvent) -> None:

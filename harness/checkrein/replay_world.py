@@ -59,32 +59,14 @@ async def world(tape: Tape) -> AsyncIterator[AgentLike]:
 
 
 def _spec(tape: Tape, provider: str) -> AgentSpec:
-    """An agent whose limits are not met before the recorded one's were."""
+    """An agent whose limits the tape sets as it goes."""
     header = next((event for event in tape.log if type(event) is ev.RequestHeader), None)
-    limits = [e.reason.max_steps for e in tape.log if type(e) is ev.TurnEnd and e.reason.max_steps]
     return AgentSpec(
         id="replay",
         model=f"{header.provider}:{header.model}" if header is not None else f"{provider}:replay",
-        max_steps=limits[0] if limits else 0,
+        max_steps=0,
         max_parallel_tool_calls=1_000,  # each call waits for its own events
-        queue_mode="one" if _one_by_one(tape) else "all",
     )
-
-
-def _one_by_one(tape: Tape) -> bool:
-    """Whether some turn left queued input behind that it could have taken with its own."""
-    waiting: dict[str, ev.InboxAccepted] = {}
-    for event in tape.log:
-        if type(event) is ev.InboxAccepted and event.kind == "queued":
-            waiting[event.id] = event
-        elif type(event) is ev.InboxDiscarded:
-            waiting.pop(event.id, None)
-        elif type(event) is ev.TurnStart:
-            taken = [waiting.pop(str(id_), None) for id_ in event.trigger.get("ids", ())]
-            first = taken[0] if taken else None
-            if len(taken) == 1 and first is not None and not first.own_turn and waiting:
-                return not next(iter(waiting.values())).own_turn
-    return False
 
 
 async def _stopped(tape: Tape) -> NoReturn:
@@ -243,8 +225,8 @@ def _is_closing(tape: Tape) -> bool:
     if type(event) is ev.ApprovalDecided and event.outcome == "closed":
         asked = tape.state.approvals.get(event.id)
         for later in tape.ahead():
-            if type(later) is ev.ToolResulted and asked is not None and later.call_id == asked.call_id:
-                return later.duration_ms is None
+            if isinstance(later, (ev.ToolEnded, ev.ToolResulted)) and asked and later.call_id == asked.call_id:
+                return later.duration_ms is None  # a tool/end has one: closing writes none
         return True
     return type(event) is ev.ToolResulted and event.duration_ms is None
 

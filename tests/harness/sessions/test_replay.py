@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ import world
 from click.testing import CliRunner
 
 import checkrein.session as session_module
-from checkrein import Agent, Harness, tool
+from checkrein import Agent, AgentSpec, Approver, Ask, Harness, ToolContext, hookimpl, tool
 from checkrein import events as ev
 from checkrein.cli.sessions import sessions as command
 from checkrein.memory_store import MemoryStore
@@ -113,6 +114,99 @@ def test_R5_a_log_that_ends_in_the_middle_is_replayed_up_to_there():
     for keep in range(1, len(events)):
         report = again(events[:keep])
         assert report.equal and report.events == keep, shown(report)
+
+
+async def live(store: Any, session_id: str, *answers: Any, said: str = "sss", **spec: Any) -> None:
+    """One life of a session, under limits of its own: sends (s) and steers (t) while its first call takes a while."""
+    harness = Harness(
+        tools=[nap, asks], plugins=[Questions()], providers=[ScriptedModel(*answers)], store=store, found=()
+    )
+    harness.specs = []
+    async with harness:
+        harness.provide(Approver, Someone())  # type: ignore[type-abstract]
+        spec_ = AgentSpec(id="a", model="scripted:x", **spec)
+        known = [info.id for info in store.list()]
+        if session_id in known:
+            agent = await harness.resume(session_id, spec=spec_)
+        else:
+            agent = await harness.create_agent(spec_, session_id=session_id)
+        agent.send("first")
+        await anyio.sleep(0.5)
+        for n, how in enumerate(said):
+            (agent.send if how == "s" else agent.steer)(f"{how} {n}")
+        await agent.idle()
+
+
+@tool(read_only=True)
+async def nap() -> str:
+    """Nap."""
+    await anyio.sleep(1)
+    return "slept"
+
+
+@tool
+async def asks(context: ToolContext) -> str:
+    """Call another one, which has to be allowed."""
+    return (await context.call("nap", {})).content[0].text  # type: ignore[union-attr]
+
+
+class Questions:
+    """Asks about each nap."""
+
+    @hookimpl
+    def tools_guard(self, call: Any) -> Ask | None:
+        return Ask("may it?") if call.name == "nap" else None
+
+
+class Someone:
+    """Allows everything, after a while."""
+
+    async def decide(self, agent: Any, approval: Any) -> str:
+        await anyio.sleep(0.2)
+        return "allowed_once"
+
+
+LIVES: dict[str, list[tuple[list[Any], dict[str, Any]]]] = {
+    "a limit of steps was raised": [
+        ([call("nap")] * 2, {"max_steps": 2, "said": ""}),
+        ([call("nap")] * 4 + ["done"], {"max_steps": 9, "said": ""}),
+    ],
+    "one by one, then all at once": [
+        ([call("nap"), "1", "2", "3"], {"queue_mode": "one", "said": "ss"}),
+        ([call("nap"), "1", "2"], {"queue_mode": "all", "said": "sss"}),
+        ([call("nap"), "1", "2", "3"], {"queue_mode": "one", "said": "ss"}),
+    ],
+    "steering extends, then no more": [
+        (["1", "2"], {"said": "t"}),
+        ([call("nap"), "1", "2", "3"], {"max_steering_extensions": 0, "said": "t", "max_steps": 2}),
+        ([call("nap"), "1", "2", "3"], {"max_steps": 1, "said": "t"}),
+    ],
+    "a question inside a call": [([call("asks"), "done"], {"said": "t"})],
+}
+
+
+@pytest.mark.parametrize("name", sorted(LIVES))
+def test_R5_each_life_has_its_own_limits_and_what_they_allowed_is_in_the_log(name):
+    store = MemoryStore()
+    for answers, options in LIVES[name]:
+        run_virtual(partial(live, store, "s", *answers, **options), backend="asyncio")
+    events = recover(store.read("s")).events
+    for keep in range(1, len(events) + 1):
+        report = again(events[:keep])
+        assert report.equal and report.events == keep, shown(report)
+
+
+@pytest.mark.parametrize("kind", ["hang", "cancelled"])
+@pytest.mark.parametrize("name", ["steered", "asked_allowed", "three_parallel"])
+def test_R5_a_log_that_was_cut_anywhere_is_replayed_up_to_there(name, kind, made):
+    """Also between the events that closed a turn, and behind an input that the store did not take."""
+    for k in (7, 12):
+        del made[:]
+        run_virtual(world.run_script, world.SCRIPTS[name], Seams(FaultPlan(k=k, kind=kind)), backend="asyncio")
+        events = list(made[0].events)
+        for keep in range(1, len(events), 2):
+            report = again(events[:keep])
+            assert report.equal and report.events == keep, f"fault at {k}, {keep} events:\n{shown(report)}"
 
 
 @pytest.mark.checkrein_oracle_off(reason="the log was changed")
