@@ -17,6 +17,7 @@ from checkrein.text import clean, describe
 from .ends import StepFailed
 
 if TYPE_CHECKING:
+    from checkrein.derive import History
     from checkrein.providers import Provider
 
     from .agent import LoopAgent
@@ -73,6 +74,8 @@ async def prepare(agent: LoopAgent, turn: int, step: int, options: dict[str, Any
     except CheckreinError as exc:
         raise _unusable(exc) from exc
     request, plugins = base, []
+    history = agent.session.state.history
+    epoch, length = history.epoch, len(history.messages)
     chain = agent.hooks.agent_request
     if chain is not None:
         request, plugins = await agent.hooks.fold(chain, agent.session, (agent, turn, step), base, _valid_request)
@@ -81,21 +84,44 @@ async def prepare(agent: LoopAgent, turn: int, step: int, options: dict[str, Any
                 provider, _ = agent.resolve(f"{request.provider}:{request.model}")
             except CheckreinError as exc:
                 raise _unusable(exc) from exc
-    n = len(request.messages)
     changed = request.messages is not base.messages  # the history itself ends well (History.view), if there is any
-    if not n or (changed and not isinstance(request.messages[-1], (UserMessage, ToolMessage))):
+    if not request.messages or (changed and not isinstance(request.messages[-1], (UserMessage, ToolMessage))):
         text = "expected a history that ends with user or tool, got one with nothing to answer"
         raise StepFailed(Reason("error", error="generate", code="EMPTY_REQUEST", message=text))
     header, head = agent.prompt.header(agent, request, turn, step)
+    history = agent.session.state.history
+    if history.epoch != epoch or len(history.messages) != length:
+        request, base = caught_up(request, base, history, epoch)
     edits = edits_of(request, base.messages, plugins)
     digest = agent.digester.digest(
         head,
         request.messages,
-        agent.session.state.history.epoch,
+        history.epoch,
         None if edits is None else (edits.get("marker"), *edits.get("drop", ())),
         incremental=edits is None or "drop" in edits,
     )
-    return Prepared(provider, request, header, n, digest, edits)
+    return Prepared(provider, request, header, len(request.messages), digest, edits)
+
+
+def caught_up(request: Request, base: Request, history: History, epoch: int) -> tuple[Request, Request]:
+    """Take in what was logged while the request was made: plugins and observers may append what a model reads (L7).
+
+    Args:
+        request: what the plugins made.
+        base: what they made it of.
+        history: as it is now.
+        epoch: the history's when `base` was made.
+
+    Returns:
+        Both as of now. A request that plugins wrote themselves stays theirs.
+    """
+    now = base.replace(messages=history.view(), seqs=history.seqs)
+    edit = request.edit
+    if request.messages is base.messages:
+        request = request.replace(messages=now.messages, seqs=now.seqs)
+    elif edit is not None and history.epoch == epoch and edit.apply(base.messages, base.seqs) == request.messages:
+        request = request.replace(messages=edit.apply(now.messages, now.seqs), seqs=now.seqs, edit=edit)
+    return request, now
 
 
 def _unusable(exc: CheckreinError) -> StepFailed:

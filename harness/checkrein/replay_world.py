@@ -112,6 +112,8 @@ class _Provider:
             yield chunk
         if end is None:
             await _stopped(self._tape)
+        if end.outcome == "ok" and said is None:  # `step_result` failed, and there was no text to keep
+            yield OpaqueChunk(len(thinking), {})
         if end.usage is not None:
             yield UsageChunk(end.usage)
         if end.outcome == "ok":
@@ -166,7 +168,7 @@ class _Provider:
 def _is_retried(tape: Tape) -> bool:
     """Whether another attempt of the open step follows, or was about to when a plugin failed."""
     for event in tape.ahead():
-        if type(event) is ev.RequestStart:
+        if isinstance(event, (ev.PromptPart, ev.RequestHeader, ev.RequestStart)):
             return True
         if type(event) is ev.PluginFaulted and event.hook == "agent_request" and tape.is_raised(event):
             return True

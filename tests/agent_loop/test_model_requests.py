@@ -8,9 +8,11 @@ import anyio
 import pytest
 from loopkit import add, of, plugin, reasons, said, sent
 
-from checkrein import Agent, Retry, tool
-from checkrein.messages import CallBlock, OpaqueBlock, TextBlock, ThinkingBlock, content_text
+from checkrein import Agent, Retry, Source, tool
+from checkrein.events import CompactionEnd, CompactionStart, CompactionSummary, ContextInput
+from checkrein.messages import CallBlock, OpaqueBlock, TextBlock, ThinkingBlock, UserMessage, content_text
 from checkrein.prompt import Section
+from checkrein.requests import rebuild
 from checkrein.testing import call, error, forever, metadata, opaque, text, thinking, wait
 
 # --- M1 -----------------------------------------------------------------------------------------------------
@@ -153,6 +155,72 @@ def test_M1_a_plugin_that_leaves_nothing_to_send_ends_the_turn(run, scripted):
     first, second = run(main)
     assert (first.reason.error, first.reason.code) == ("generate", "EMPTY_REQUEST")
     assert second.ok
+
+
+def _note(session: Any) -> None:
+    session.append_free("probe/note", {"message": {"role": "user", "content": "noted"}})
+
+
+def _summary(session: Any, last: int) -> None:
+    fields: dict[str, Any] = {"id": "k1", "range": (0, last)}
+    message = {"role": "user", "content": [{"type": "text", "text": "in short"}]}
+    session.append(CompactionStart(**fields))
+    session.append(CompactionSummary(**fields, message=message, tokens_before=9, tokens_after=1))
+    session.append(CompactionEnd(**fields, outcome="ok"))
+
+
+@pytest.mark.parametrize(
+    ("how", "expected"),
+    [
+        ("left alone", ["user: go", "assistant: a", "user: on", "user: noted"]),
+        ("cut", ["user: (cut)", "user: on", "user: noted"]),
+        ("rewritten", ["user: mine"]),
+        ("context", ["user: go", "assistant: a", "user: on", "user: noted"]),
+        ("summary", ["user: in short", "user: on"]),
+        ("cut and summary", ["user: (cut)", "user: on"]),
+        ("observed", ["user: go", "assistant: a", "user: on", "user: noted"]),
+    ],
+)
+def test_L7_what_is_logged_while_a_request_is_made_is_a_part_of_it(run, scripted, how, expected):
+    """A plugin that takes a note inside `agent_request`, or beside it: the model reads it, and the digest says so."""
+    model = scripted("a", "b", "c", record=True)
+
+    def meddle(agent: Any, turn: int, request: Any) -> Any:
+        if turn != 2 or how == "observed":
+            return None
+        session = agent.session
+        if how == "context":
+            session.append(ContextInput(turn=turn, step=1, content=[TextBlock("noted")], source=Source("user")))
+        elif "summary" in how:
+            _summary(session, request.seqs[1])
+        else:
+            _note(session)
+        if how.startswith("cut"):
+            return request.drop(0, 1, "(cut)")
+        return request.replace(messages=[UserMessage([TextBlock("mine")])]) if how == "rewritten" else None
+
+    def observe(session: Any, event: Any) -> None:
+        if how == "observed" and event.type == "request/header" and event.turn == 2:
+            _note(session)
+
+    def settings(turn: int, request: Any) -> Any:
+        return request.replace(settings={"turn": turn})  # so that each turn logs a header
+
+    async def main() -> Any:
+        plugins = [plugin(agent_request=meddle, session_event=observe), plugin("last", agent_request=settings)]
+        async with Agent(model, plugins=plugins) as agent:
+            for words in ("go", "on", "and on"):
+                (await agent.run(words)).check()
+            return agent
+
+    agent = run(main)
+    assert sent(model.requests[1]) == expected
+    for start, request in zip(of(agent, "request/start"), model.requests, strict=True):
+        rebuilt, digest = rebuild(agent.session.events, start.seq)
+        assert digest == start.digest and start.messages == len(request.messages)
+        assert list(rebuilt.messages) == list(request.messages)
+    if how != "summary" and how != "cut and summary":
+        assert "user: noted" in sent(model.requests[2])
 
 
 # --- M5 -----------------------------------------------------------------------------------------------------

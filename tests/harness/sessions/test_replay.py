@@ -14,14 +14,14 @@ import world
 from click.testing import CliRunner
 
 import checkrein.session as session_module
-from checkrein import Agent, AgentSpec, Approver, Ask, Harness, ToolContext, hookimpl, tool
+from checkrein import Agent, AgentSpec, Approver, Ask, Harness, Retry, ToolContext, hookimpl, tool
 from checkrein import events as ev
 from checkrein.cli.sessions import sessions as command
 from checkrein.memory_store import MemoryStore
-from checkrein.messages import TextBlock
+from checkrein.messages import TextBlock, content_text
 from checkrein.recovery import recover
 from checkrein.replay import replay
-from checkrein.testing import ScriptedModel, call, run_virtual, text, thinking
+from checkrein.testing import ScriptedModel, call, error, run_virtual, text, thinking
 from checkrein.testing.faults import FaultPlan, Seams
 from checkrein_persistence import JsonlStore
 from checkrein_persistence import Plugin as Persistence
@@ -191,6 +191,40 @@ def test_R5_each_life_has_its_own_limits_and_what_they_allowed_is_in_the_log(nam
     for answers, options in LIVES[name]:
         run_virtual(partial(live, store, "s", *answers, **options), backend="asyncio")
     events = recover(store.read("s")).events
+    for keep in range(1, len(events) + 1):
+        report = again(events[:keep])
+        assert report.equal and report.events == keep, shown(report)
+
+
+class Refuses:
+    """Takes no answer of calls alone, and sends a failed request again with other settings."""
+
+    @hookimpl
+    def step_result(self, message: Any) -> None:
+        if message.calls and not content_text(message.content):
+            raise ValueError("not this")
+
+    @hookimpl
+    def agent_request(self, request: Any, agent: Any) -> Any:
+        return request.replace(settings={"n": len(agent.session.events)})
+
+    @hookimpl
+    def request_error(self, attempt: int) -> Retry | None:
+        return Retry() if attempt == 1 else None
+
+
+@pytest.mark.checkrein_oracle_off(reason="behind the end of a log that was cut, the replay writes in its own name")
+@pytest.mark.parametrize("answers", [[call("nap")], [error("SERVER"), "done"]], ids=["an answer refused", "sent again"])
+def test_R5_a_plugin_that_refuses_an_answer_or_changes_what_is_sent_again(answers):
+    """Cut anywhere, also between the two attempts."""
+    store = MemoryStore()
+
+    async def main() -> str:
+        async with Agent(ScriptedModel(*answers), tools=[nap], plugins=[Refuses()], store=store) as agent:
+            await agent.run("go")
+            return agent.session.id
+
+    events = recover(store.read(run_virtual(main, backend="asyncio"))).events
     for keep in range(1, len(events) + 1):
         report = again(events[:keep])
         assert report.equal and report.events == keep, shown(report)
