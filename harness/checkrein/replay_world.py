@@ -43,7 +43,7 @@ async def world(tape: Tape) -> AsyncIterator[AgentLike]:
     """A harness with one agent over the tape."""
     from .harness import Harness
 
-    names = {event.provider for event in tape.log if type(event) is ev.RequestHeader} or {"replay"}
+    names = {event.provider for event in tape.log if type(event) is ev.RequestHeader} | _cut_off(tape) or {"replay"}
     harness = Harness(
         providers=[_Provider(name, tape) for name in sorted(names)],
         tools=[*_tools(tape)],
@@ -56,6 +56,14 @@ async def world(tape: Tape) -> AsyncIterator[AgentLike]:
         harness.provide(Approver, _Person(tape))  # type: ignore[type-abstract]
         tape.hooks, tape.on_fault = harness.hooks, harness.hooks.observer_fault
         yield await harness._admit(_spec(tape, sorted(names)[0]), tape)
+
+
+def _cut_off(tape: Tape) -> set[str]:
+    """The providers that the inputs of the last turn name, if the log ends before it could say which one it used."""
+    start = next((e for e in reversed(tape.log) if isinstance(e, (ev.TurnStart, ev.TurnEnd))), None)
+    ids = start.trigger.get("ids", ()) if type(start) is ev.TurnStart else ()
+    taken = [event.options or {} for event in tape.log if type(event) is ev.InboxAccepted and event.id in ids]
+    return {str(options["model"]).partition(":")[0] for options in taken if "model" in options}
 
 
 def _spec(tape: Tape, provider: str) -> AgentSpec:

@@ -230,6 +230,25 @@ def test_R5_a_plugin_that_refuses_an_answer_or_changes_what_is_sent_again(answer
         assert report.equal and report.events == keep, shown(report)
 
 
+def test_R5_a_turn_on_another_model_is_replayed_also_where_the_log_ends_before_its_header():
+    store = MemoryStore()
+    other = ScriptedModel(call("nap"), "done")
+    other.name = "other"
+
+    async def main() -> str:
+        async with Agent(ScriptedModel("one"), tools=[nap], store=store) as agent:
+            agent.harness.providers.add(other)
+            (await agent.run("go")).check()
+            await agent.run("not there", model="nowhere:x")
+            (await agent.run("go", model="other:x")).check()
+            return agent.session.id
+
+    events = recover(store.read(run_virtual(main, backend="asyncio"))).events
+    for keep in range(1, len(events) + 1):
+        report = again(events[:keep])
+        assert report.equal and report.events == keep, shown(report)
+
+
 @pytest.mark.parametrize("kind", ["hang", "cancelled"])
 @pytest.mark.parametrize("name", ["steered", "asked_allowed", "three_parallel"])
 def test_R5_a_log_that_was_cut_anywhere_is_replayed_up_to_there(name, kind, made):
