@@ -238,9 +238,9 @@ def test_R5_a_turn_on_another_model_is_replayed_also_where_the_log_ends_before_i
     async def main() -> str:
         async with Agent(ScriptedModel("one"), tools=[nap], store=store) as agent:
             agent.harness.providers.add(other)
-            (await agent.run("go")).check()
-            await agent.run("not there", model="nowhere:x")
             (await agent.run("go", model="other:x")).check()
+            await agent.run("not there", model="nowhere:x")
+            (await agent.run("go")).check()
             return agent.session.id
 
     events = recover(store.read(run_virtual(main, backend="asyncio"))).events
