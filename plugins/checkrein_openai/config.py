@@ -137,7 +137,7 @@ def resolve(name: str, endpoint: Endpoint) -> Resolved:
     if not host:
         # The URL is not quoted: a key that was put in it by mistake would be shown.
         raise ConfigError("expected a base_url as https://host/v1, got something else", path=_path(name, "base_url"))
-    url = url.rstrip("/")
+    url = urlsplit(url).geturl().rstrip("/")  # the scheme in lower case: who connects decides by it about certificates
     if not url.endswith("/chat/completions"):
         url += "/chat/completions"
     key_env = endpoint.api_key_env or f"{name.upper().replace('-', '_')}_API_KEY"

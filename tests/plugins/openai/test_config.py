@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import ssl
 from typing import Any
 
+import anyio
 import pytest
 
 from checkrein.errors import ConfigError
 from checkrein_openai import Endpoint, OpenAIConfig, OpenAIProvider, Plugin
+from checkrein_openai.client import Connection
 from checkrein_openai.config import resolve
 
 
@@ -68,6 +71,17 @@ def test_a_config_that_cannot_work_is_refused_with_its_place(name, config):
     with pytest.raises(ConfigError, match=r"at plugins\.openai\.") as caught:
         resolve(name, config)
     assert "secret" not in str(caught.value)
+
+
+@pytest.mark.parametrize("url", ["HTTPS://host.test/v1", "Https://host.test/v1"])
+def test_certificates_are_checked_however_https_is_spelt(url):
+    at = resolve("openai", OpenAIConfig(base_url=url))
+    assert at.url == "https://host.test/v1/chat/completions"
+
+    async def mode() -> ssl.VerifyMode:
+        return Connection(at).client()._transport._pool._ssl_context.verify_mode  # type: ignore[attr-defined]
+
+    assert anyio.run(mode) is ssl.CERT_REQUIRED
 
 
 def test_an_endpoint_cannot_take_the_plugins_own_name():
