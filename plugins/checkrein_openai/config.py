@@ -179,6 +179,6 @@ def _is_local(host: str) -> bool:
     if host == "localhost" or host.endswith(".localhost"):
         return True
     try:
-        return ip_address(host.partition("%")[0]).is_loopback
+        return ip_address(host).is_loopback
     except ValueError:
         return False

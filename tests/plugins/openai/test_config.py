@@ -11,7 +11,7 @@ import pytest
 from checkrein.errors import ConfigError
 from checkrein_openai import Endpoint, OpenAIConfig, OpenAIProvider, Plugin
 from checkrein_openai.client import Connection
-from checkrein_openai.config import resolve
+from checkrein_openai.config import leaving, resolve
 
 
 def provider(**config: Any) -> OpenAIProvider:
@@ -82,6 +82,17 @@ def test_certificates_are_checked_however_https_is_spelt(url):
         return Connection(at).client()._transport._pool._ssl_context.verify_mode  # type: ignore[attr-defined]
 
     assert anyio.run(mode) is ssl.CERT_REQUIRED
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1%25.evil.test", "127.0.0.1%.evil.test", "127.0.0.1.evil.test"])
+def test_a_host_that_begins_like_this_machine_is_another(host):
+    url = f"http://{host}/v1"
+    assert not resolve("openai", OpenAIConfig(base_url=url)).local
+    assert leaving({"base_url": url}) == ["base_url"]
+
+
+def test_loopback_with_a_zone_is_this_machine():
+    assert resolve("openai", OpenAIConfig(base_url="http://[::1%25lo]:8080/v1")).local
 
 
 def test_an_endpoint_cannot_take_the_plugins_own_name():
