@@ -6,6 +6,7 @@ No retries here (`request_error` decides those), and no meaning of bytes (decode
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from itertools import count
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import anyio
@@ -26,6 +27,7 @@ ERROR_BODY_BYTES = 64 * 1024
 ERROR_BODY_S = 5.0
 CLOSE_S = 1.0
 KEPT_CONNECTIONS = 20
+_NUMBERS = count()
 
 
 class Connection:
@@ -39,7 +41,10 @@ class Connection:
     def __init__(self, at: Resolved, transport: Callable[[], httpx2.AsyncBaseTransport] | None = None) -> None:
         self._at = at
         self._transport = transport
-        self._client: RunVar[httpx2.AsyncClient | None] = RunVar(f"checkrein_openai client of {at.name}", None)
+        self._client: RunVar[httpx2.AsyncClient | None] = RunVar(
+            f"checkrein_openai client {next(_NUMBERS)} of {at.name}",  # anyio 4.9 knows them by name alone
+            None,
+        )
 
     def client(self) -> httpx2.AsyncClient:
         """Return this event loop's client."""
