@@ -5,6 +5,7 @@ No retries here (`request_error` decides those), and no meaning of bytes (decode
 
 from __future__ import annotations
 
+import os
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from itertools import count
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -18,6 +19,8 @@ from .config import Resolved
 from .errors import from_response, from_transport, timed_out
 
 if TYPE_CHECKING:
+    import ssl
+
     import httpx2
 
 __all__ = ["Connection", "Reply"]
@@ -70,7 +73,7 @@ class Connection:
             timeout=httpx2.Timeout(at.endpoint.connect_timeout_s, read=None),  # reads are timed in Reply
             follow_redirects=False,  # a redirect would carry the key to another host
             trust_env=not at.local,  # a proxy cannot reach this machine's own servers
-            verify=at.url.startswith("https:"),  # loading certificates takes longer than a local request
+            verify=_trusted() if at.url.startswith("https:") else False,  # loading takes longer than a local request
             limits=httpx2.Limits(max_connections=1_000, max_keepalive_connections=KEPT_CONNECTIONS - 1),
             transport=self._transport() if self._transport is not None else None,
         )
@@ -197,6 +200,21 @@ class Reply:
             host=self._at.host,
             key_env=self._at.key_env,
         )
+
+
+def _trusted() -> ssl.SSLContext:
+    """The authorities whose certificates are trusted: the environment's, for this machine's servers too."""
+    import httpx2
+
+    try:
+        return httpx2.create_ssl_context()
+    except OSError as exc:
+        named = [f" from {name}={path}" for name in ("SSL_CERT_FILE", "SSL_CERT_DIR") if (path := os.environ.get(name))]
+        raise ProviderError(
+            f"the certificates to trust cannot be read{named[0] if named else ''}: {exc};"
+            " set SSL_CERT_FILE to a file of certificates (PEM)",
+            code="TRANSPORT",
+        ) from exc
 
 
 class _Trace:
