@@ -69,14 +69,22 @@ class Connection:
         import httpx2  # on the first request: it is the heaviest import of the plugin
 
         at = self._at
-        return httpx2.AsyncClient(
-            timeout=httpx2.Timeout(at.endpoint.connect_timeout_s, read=None),  # reads are timed in Reply
-            follow_redirects=False,  # a redirect would carry the key to another host
-            trust_env=not at.local,  # a proxy cannot reach this machine's own servers
-            verify=_trusted() if at.url.startswith("https:") else False,  # loading takes longer than a local request
-            limits=httpx2.Limits(max_connections=1_000, max_keepalive_connections=KEPT_CONNECTIONS - 1),
-            transport=self._transport() if self._transport is not None else None,
-        )
+        verify = _trusted() if at.url.startswith("https:") else False  # loading takes longer than a local request
+        try:
+            return httpx2.AsyncClient(
+                timeout=httpx2.Timeout(at.endpoint.connect_timeout_s, read=None),  # reads are timed in Reply
+                follow_redirects=False,  # a redirect would carry the key to another host
+                trust_env=not at.local,  # a proxy cannot reach this machine's own servers
+                verify=verify,
+                limits=httpx2.Limits(max_connections=1_000, max_keepalive_connections=KEPT_CONNECTIONS - 1),
+                transport=self._transport() if self._transport is not None else None,
+            )
+        except (ImportError, ValueError, httpx2.InvalidURL) as exc:
+            raise ProviderError(
+                f"a proxy of the environment cannot be used: {exc}; set HTTP_PROXY, HTTPS_PROXY and ALL_PROXY to"
+                " http://host:port, or name the host in NO_PROXY",
+                code="BAD_REQUEST",
+            ) from exc
 
 
 class Reply:

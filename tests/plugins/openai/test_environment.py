@@ -53,3 +53,14 @@ def test_certificates_of_the_environment_are_trusted_by_every_endpoint(backend, 
     error = fails(backend, f"https://{host}:9/v1")
     assert (error.code, error.retryable) == ("TRANSPORT", False)
     assert "SSL_CERT_FILE" in str(error) and "absent.pem" in str(error)
+
+
+@BACKENDS
+@pytest.mark.parametrize("proxy", ["foo://user:secretpw@127.0.0.1:1", "127.0.0.1:x"])
+def test_a_proxy_that_cannot_be_used_is_said(backend, proxy, monkeypatch):
+    monkeypatch.setenv("OPENAI_API_KEY", "k")
+    monkeypatch.setenv("HTTPS_PROXY", proxy)
+    error = fails(backend, "https://host.test/v1")
+    assert (error.code, error.retryable) == ("BAD_REQUEST", False)
+    assert "proxy of the environment" in str(error)
+    assert "secretpw" not in str(error)
