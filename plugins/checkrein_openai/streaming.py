@@ -64,7 +64,7 @@ async def answer(request: Request, quirks: Quirks, connection: Connection, at: R
         if decoder.error is not None:
             raise decoder.error
     except ProviderError as exc:
-        redact(exc, at.key())
+        redact(exc, at.secrets())
         raise
     finally:
         await reply.aclose()

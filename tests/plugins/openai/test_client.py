@@ -325,6 +325,15 @@ def test_errors_never_show_the_key(monkeypatch):
     assert "OPENAI_API_KEY" in str(error)
 
 
+@pytest.mark.parametrize("name", ["api-key", "Authorization", "X-Auth-Token", "cookie"])
+def test_errors_never_show_the_secret_of_a_further_header(name):
+    wire = Wire(b'{"error":{"message":"Incorrect key: hush-0123456789, checkrein 2023-06-01"}}', status=401)
+    headers = {name: "Bearer hush-0123456789", "x-title": "checkrein", "anthropic-version": "2023-06-01"}
+    error = fails(provider(wire, headers=headers))
+    assert "hush" not in str(error)
+    assert "checkrein 2023-06-01" in str(error)  # what is no secret is still said
+
+
 def test_a_redirect_is_not_followed(monkeypatch):
     monkeypatch.setenv("OPENAI_API_KEY", "k")
     wire = Wire(status=307, headers={"location": "https://elsewhere.test/v1"})

@@ -64,6 +64,11 @@ def test_further_endpoints_are_providers_with_keys_of_their_own(monkeypatch):
         ("openai", OpenAIConfig(base_url="http://exa mple/v1")),
         ("openai", OpenAIConfig(idle_timeout_s=0)),
         ("openai", OpenAIConfig(headers={"x-key": "sk-secret\n"})),
+        ("openai", OpenAIConfig(headers={"x-key": "sk-secret "})),
+        ("openai", OpenAIConfig(headers={"x-key": " sk-secret"})),
+        ("openai", OpenAIConfig(headers={"x key": "sk-secret"})),
+        ("openai", OpenAIConfig(headers={"x-key:": "sk-secret"})),
+        ("openai", OpenAIConfig(headers={"": "sk-secret"})),
         ("other", Endpoint()),
     ],
 )
