@@ -223,3 +223,13 @@ def test_dsml_values_that_are_no_json_are_texts(play):
     invoke = '<|DSML|invoke name="f"><|DSML|parameter name="p">ls -l</|DSML|parameter></|DSML|invoke>'
     markup = f"<|DSML|tool_calls>{invoke}</|DSML|tool_calls>"
     assert play(stream(delta(content=markup), delta("stop")), {"dsml": True}).calls == [(None, "f", '{"p":"ls -l"}')]
+
+
+def test_an_error_may_be_a_field_of_its_own(play):
+    """What llama.cpp sent until late 2025, under status 200: no field of the standard."""
+    said = (
+        b'error: {"code":400,"message":"the request exceeds the available context size","type":"invalid_request"}\n\n'
+    )
+    played = play(said + b"data: [DONE]\n\n")
+    assert (played.error.code, played.error.kind) == ("CONTEXT_WINDOW_EXCEEDED", "generate")
+    assert play(stream(delta(content="x"), done=False) + said).error.kind == "stream"
