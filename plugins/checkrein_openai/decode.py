@@ -182,7 +182,7 @@ class Decoder:
             raise from_frame(frame, begun=self.begun, request_id=self.request_id)
         if isinstance(frame, dict):
             self._frame(frame)
-        elif not event.name:
+        elif not event.name and not self.finished:
             raise self._malformed(f"expected an object in each event, got {preview(repr(frame), 100)}")
 
     # --- frames -------------------------------------------------------------------------------------

@@ -138,8 +138,9 @@ def test_a_finish_reason_that_says_failure_is_an_error(play, word):
     assert played.error.retryable
 
 
-def test_noise_behind_a_whole_answer_does_not_take_it_back(play):
-    played = play(stream(delta(content="x"), delta("stop"), done=False) + b"data: <html>Bad Gateway</html>\n\n")
+@pytest.mark.parametrize("noise", [b"<html>Bad Gateway</html>", b'"[DONE]"', b"null", b"0", b"[]"])
+def test_noise_behind_a_whole_answer_does_not_take_it_back(play, noise):
+    played = play(stream(delta(content="x"), delta("stop"), done=False) + b"data: " + noise + b"\n\n")
     assert (played.text, played.ending) == ("x", "finish stop")
 
 
