@@ -216,7 +216,7 @@ class Decoder:
             self._delta(message, whole=True)
         self._count(choice.get("usage"))
         reason = choice.get("finish_reason")
-        if reason is None or reason == "" or self._finish is not None:
+        if not reason or reason == "null" or self._finish is not None:
             return
         self._finish = reason.lower() if isinstance(reason, str) else "other"
         if self._finish in FAILED:

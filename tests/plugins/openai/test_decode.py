@@ -234,3 +234,10 @@ def test_an_error_may_be_a_field_of_its_own(play):
     played = play(said + b"data: [DONE]\n\n")
     assert (played.error.code, played.error.kind) == ("CONTEXT_WINDOW_EXCEEDED", "generate")
     assert play(stream(delta(content="x"), done=False) + said).error.kind == "stream"
+
+
+@pytest.mark.parametrize("nothing", [None, "", "null", False])
+def test_M11_no_reason_yet_in_any_spelling_is_no_end(play, nothing):
+    going_on = delta(nothing, content="x")
+    assert play(stream(going_on, delta("length"))).ending == "finish max_tokens"
+    assert play(stream(going_on, going_on)).ending == "torn"
