@@ -24,7 +24,7 @@ from checkrein.text import clean, clean_json, preview
 
 from .calls import CallSlots
 from .dsml import BadMarkup, MarkupReader
-from .errors import from_frame, malformed
+from .errors import from_document, from_frame, malformed
 from .finish import FAILED, FINISH
 from .merge import joined, merge_counts
 from .quirks import DEFAULTS, Quirks
@@ -132,7 +132,10 @@ class Decoder:
                 document = loads(b"".join(self._json))
             except ValueError as exc:
                 raise self._malformed(f"expected a whole JSON answer, got one that cannot be read: {exc}") from None
-            self._frame(document[0] if isinstance(document, list) and document else document)
+            document = document[0] if isinstance(document, list) and document else document
+            self._frame(document)
+            if not document.get("choices"):
+                raise from_document(document, request_id=self.request_id)
         elif self._parser is not None:
             for event in self._parser.end():
                 self._event(event)

@@ -16,12 +16,13 @@ from typing import Any
 from checkrein.errors import ProviderError
 from checkrein.text import clean, preview
 
-from .wirejson import loads
+from .wirejson import dumps, loads
 
 __all__ = [
     "CODES",
     "from_response",
     "from_frame",
+    "from_document",
     "malformed",
     "timed_out",
     "from_transport",
@@ -143,6 +144,19 @@ def from_frame(error: Any, *, begun: bool, request_id: str | None = None) -> Pro
         status=status,
         request_id=request_id,
     )
+
+
+def from_document(document: dict[str, Any], *, request_id: str | None = None) -> ProviderError:
+    """Return the error of a whole JSON body under a successful status that has no answer in it.
+
+    Args:
+        document: the body.
+        request_id: the provider's id of the request.
+    """
+    if _said(document)[1]:
+        return from_frame({"error": document}, begun=False, request_id=request_id)
+    said = preview(dumps(document), 300)
+    return malformed(f"expected an answer with choices, got {said}", begun=False, request_id=request_id)
 
 
 def malformed(

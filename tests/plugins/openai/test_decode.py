@@ -241,3 +241,20 @@ def test_M11_no_reason_yet_in_any_spelling_is_no_end(play, nothing):
     going_on = delta(nothing, content="x")
     assert play(stream(going_on, delta("length"))).ending == "finish max_tokens"
     assert play(stream(going_on, going_on)).ending == "torn"
+
+
+@pytest.mark.parametrize(
+    ("document", "code", "said"),
+    [
+        ({"code": 1113, "msg": "insufficient balance"}, "QUOTA", "insufficient balance"),
+        ({"detail": "Not found"}, "SERVER", "Not found"),
+        ({"success": False, "message": "model overloaded"}, "SERVER", "model overloaded"),
+        ({"choices": [], "message": "rate limit reached"}, "RATE_LIMIT", "rate limit reached"),
+        ({"model": "m", "response": "hi", "done": True}, "MALFORMED_RESPONSE", '"response":"hi"'),
+        ({}, "MALFORMED_RESPONSE", "{}"),
+    ],
+)
+def test_a_document_without_an_answer_is_an_error_in_its_own_words(play, document, code, said):
+    played = play(json.dumps(document).encode())
+    assert (played.error.code, played.error.kind) == (code, "generate")
+    assert said in str(played.error)
