@@ -182,7 +182,7 @@ class _Messages:
         self._request = request
         self._quirks = quirks
         self._names = names
-        self._ids = CallIds(request.messages, request.provider, quirks.call_ids)
+        self._ids = CallIds(request.messages, request.provider, request.model, quirks.call_ids)
         self._out: list[dict[str, Any]] = []
         self._media: list[dict[str, Any]] = []  # of tool results: this wire shows them in a user's message only
 
