@@ -411,3 +411,11 @@ def test_what_cannot_be_shown_becomes_words():
     blocks = [OpaqueBlock("openai", {}), MediaBlock("text/csv", url="https://x.test/a.csv")]
     content = wire(UserMessage(blocks))[0]["content"]
     assert content == "(content that cannot be shown here)\n(text/csv: https://x.test/a.csv)"
+
+
+@pytest.mark.parametrize("quirks", [{}, {"reasoning": "always"}])
+def test_an_answer_of_which_nothing_can_be_shown_is_words(quirks):
+    """Of another vendor's parts alone: an empty answer is refused by Mistral and others."""
+    got = wire(user("x"), answer(OpaqueBlock("other", {"type": "x"}), provider="other"), user("y"), quirks=quirks)
+    assert [message["role"] for message in got] == ["user", "assistant", "user"]
+    assert got[1]["content"] == "(content that cannot be shown here)"
