@@ -6,6 +6,8 @@ from typing import Any
 
 from checkrein.messages import Usage
 
+from .wirejson import whole
+
 __all__ = ["read_usage"]
 
 
@@ -41,8 +43,8 @@ def read_usage(raw: Any) -> Usage | None:
 
 def _first(raw: dict[str, Any], *names: str) -> int | None:
     for name in names:
-        value = raw.get(name)
-        if type(value) is int and 0 <= value < 2**53:
+        value = whole(raw.get(name))
+        if value is not None and 0 <= value < 2**53:
             return value
     return None
 

@@ -258,3 +258,15 @@ def test_a_document_without_an_answer_is_an_error_in_its_own_words(play, documen
     played = play(json.dumps(document).encode())
     assert (played.error.code, played.error.kind) == (code, "generate")
     assert said in str(played.error)
+
+
+def test_M7_M10_whole_numbers_may_be_written_as_fractions(play):
+    """As proxies in Java do: Gson makes 1.0 of each 1."""
+    entries = [
+        {"index": n, "id": id_, "function": {"name": "f", "arguments": "{"}} for n, id_ in [(0.0, "a"), (1.0, "b")]
+    ]
+    more = [{"index": n, "function": {"arguments": f'"x":{int(n)}}}'}} for n in (0.0, 1.0)]
+    usage = {"choices": [], "usage": {"prompt_tokens": 12.0, "completion_tokens": 3.0, "total_tokens": 15.5}}
+    played = play(stream(calls(*entries), calls(*more), FINISH, usage))
+    assert played.calls == [("a", "f", '{"x":0}'), ("b", "f", '{"x":1}')]
+    assert (played.assembler.usage.input, played.assembler.usage.output) == (12, 3)
