@@ -270,3 +270,17 @@ def test_M7_M10_whole_numbers_may_be_written_as_fractions(play):
     played = play(stream(calls(*entries), calls(*more), FINISH, usage))
     assert played.calls == [("a", "f", '{"x":0}'), ("b", "f", '{"x":1}')]
     assert (played.assembler.usage.input, played.assembler.usage.output) == (12, 3)
+
+
+def test_M10_counts_in_the_dialect_of_anthropic_are_disjoint_already(play):
+    counts = {
+        "input_tokens": 10,
+        "cache_read_input_tokens": 1_000,
+        "cache_creation_input_tokens": 200,
+        "output_tokens": 5,
+    }
+    usage = play(stream(delta("stop", content="x"), {"choices": [], "usage": counts})).assembler.usage
+    assert (usage.input, usage.cache_read, usage.cache_write, usage.output) == (10, 1_000, 200, 5)
+    details = {"input_tokens": 10, "input_tokens_details": {"cached_tokens": 4}, "output_tokens": 5}
+    usage = play(stream(delta("stop", content="x"), {"choices": [], "usage": details})).assembler.usage
+    assert (usage.input, usage.cache_read) == (6, 4)
