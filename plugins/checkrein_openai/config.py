@@ -131,7 +131,8 @@ def resolve(name: str, endpoint: Endpoint) -> Resolved:
         endpoint: its config.
 
     Raises:
-        ConfigError: its URL is missing or cannot be one, a timeout is not positive, or a header cannot be sent.
+        ConfigError: its URL is missing or cannot be one, a timeout or the window cannot be that,
+            or a header cannot be sent.
     """
     url = endpoint.base_url
     if url is None and name == "openai":
@@ -146,6 +147,12 @@ def resolve(name: str, endpoint: Endpoint) -> Resolved:
             raise ConfigError(
                 f"expected a positive number of seconds, got {getattr(endpoint, member)}", path=_path(name, member)
             )
+    if not endpoint.progress_timeout_s >= 0:
+        said = f"expected seconds, or 0 for no limit, got {endpoint.progress_timeout_s}"
+        raise ConfigError(said, path=_path(name, "progress_timeout_s"))
+    if endpoint.window_tokens is not None and endpoint.window_tokens < 1:
+        said = f"expected at least 1 token, got {endpoint.window_tokens}"
+        raise ConfigError(said, path=_path(name, "window_tokens"))
     for header, value in endpoint.headers.items():
         if not re.fullmatch(_HEADER_NAME, header):
             raise ConfigError("expected a header's name", path=_path(name, f"headers.{header!a}"))
