@@ -65,7 +65,8 @@ async def generate(agent: LoopAgent, turn: int, step: int, options: dict[str, An
     Raises:
         StepFailed, PluginFault, GateClosed: the turn ends.
     """
-    for attempt in range(1, MAX_ATTEMPTS + 1):
+    attempt = 1
+    while True:
         # Anew for each attempt: a plugin may cut a history that was too long for the model (C14).
         prepared = await prepare(agent, turn, step, options)
         agent.session.append(
@@ -88,14 +89,14 @@ async def generate(agent: LoopAgent, turn: int, step: int, options: dict[str, An
         await retry_or_fail(agent, turn, step, error, attempt)
         for buffer in agent.live:
             buffer.push(len(agent.session.events), StepReset(turn, step, attempt + 1))
-    raise StepFailed(Reason("error", error="generate", code="ATTEMPTS", message=f"{MAX_ATTEMPTS} attempts failed"))
+        attempt += 1
 
 
 async def retry_or_fail(agent: LoopAgent, turn: int, step: int, error: ProviderError, attempt: int) -> None:
     """Return when the request is to be sent again.
 
     Raises:
-        StepFailed: nobody wants to.
+        StepFailed: nobody wants to, or it was the last attempt a step has.
         TurnCancelled: the turn was cancelled before; what failed then may have failed because of it (T4).
     """
     agent.checkpoint()
@@ -103,6 +104,9 @@ async def retry_or_fail(agent: LoopAgent, turn: int, step: int, error: ProviderE
     if chain is not None:
         args = (agent, turn, step, error, attempt)
         retry, _ = await agent.hooks.first(chain, agent.session, args, _valid_retry)
+        if retry is not None and attempt >= MAX_ATTEMPTS:
+            said = f"{MAX_ATTEMPTS} attempts failed, as many as one step has; the last one: {describe(error)}"
+            raise StepFailed(Reason("error", error="generate", code="ATTEMPTS", message=said))
         if retry is not None:
             if retry.after_s > 0:
                 await anyio.sleep(retry.after_s)

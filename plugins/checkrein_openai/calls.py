@@ -14,7 +14,7 @@ from msgspec import Struct, field
 from checkrein.chunks import CallChunk
 from checkrein.text import clean
 
-from .wirejson import dumps, is_object
+from .wirejson import dumps, is_object, whole
 
 __all__ = ["CallSlots", "Slot", "MAX_CALLS"]
 
@@ -133,17 +133,16 @@ def _is_another(slot: Slot, index: int | None, id_: str | None, name: str, argum
 
 
 def _index(value: Any) -> int | None:
-    if type(value) is int:
-        return value
     if isinstance(value, str) and value.isascii() and value.isdecimal() and len(value) < 10:
         return int(value)
-    return None
+    return whole(value)
 
 
 def _id(value: Any) -> str | None:
     if isinstance(value, str):
         return clean(value)[0] or None
-    return str(value) if type(value) is int else None
+    number = whole(value)
+    return None if number is None else str(number)
 
 
 def _arguments(value: Any) -> str:

@@ -5,7 +5,9 @@ No retries here (`request_error` decides those), and no meaning of bytes (decode
 
 from __future__ import annotations
 
+import os
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from itertools import count
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import anyio
@@ -17,6 +19,8 @@ from .config import Resolved
 from .errors import from_response, from_transport, timed_out
 
 if TYPE_CHECKING:
+    import ssl
+
     import httpx2
 
 __all__ = ["Connection", "Reply"]
@@ -26,6 +30,7 @@ ERROR_BODY_BYTES = 64 * 1024
 ERROR_BODY_S = 5.0
 CLOSE_S = 1.0
 KEPT_CONNECTIONS = 20
+_NUMBERS = count()
 
 
 class Connection:
@@ -39,7 +44,10 @@ class Connection:
     def __init__(self, at: Resolved, transport: Callable[[], httpx2.AsyncBaseTransport] | None = None) -> None:
         self._at = at
         self._transport = transport
-        self._client: RunVar[httpx2.AsyncClient | None] = RunVar(f"checkrein_openai client of {at.name}", None)
+        self._client: RunVar[httpx2.AsyncClient | None] = RunVar(
+            f"checkrein_openai client {next(_NUMBERS)} of {at.name}",  # anyio 4.9 knows them by name alone
+            None,
+        )
 
     def client(self) -> httpx2.AsyncClient:
         """Return this event loop's client."""
@@ -61,14 +69,22 @@ class Connection:
         import httpx2  # on the first request: it is the heaviest import of the plugin
 
         at = self._at
-        return httpx2.AsyncClient(
-            timeout=httpx2.Timeout(at.endpoint.connect_timeout_s, read=None),  # reads are timed in Reply
-            follow_redirects=False,  # a redirect would carry the key to another host
-            trust_env=not at.local,  # a proxy cannot reach this machine's own servers
-            verify=at.url.startswith("https:"),  # loading certificates takes longer than a local request
-            limits=httpx2.Limits(max_connections=1_000, max_keepalive_connections=KEPT_CONNECTIONS - 1),
-            transport=self._transport() if self._transport is not None else None,
-        )
+        verify = _trusted() if at.url.startswith("https:") else False  # loading takes longer than a local request
+        try:
+            return httpx2.AsyncClient(
+                timeout=httpx2.Timeout(at.endpoint.connect_timeout_s, read=None),  # reads are timed in Reply
+                follow_redirects=False,  # a redirect would carry the key to another host
+                trust_env=not at.local,  # a proxy cannot reach this machine's own servers
+                verify=verify,
+                limits=httpx2.Limits(max_connections=1_000, max_keepalive_connections=KEPT_CONNECTIONS - 1),
+                transport=self._transport() if self._transport is not None else None,
+            )
+        except (ImportError, ValueError, httpx2.InvalidURL) as exc:
+            raise ProviderError(
+                f"a proxy of the environment cannot be used: {exc}; set HTTP_PROXY, HTTPS_PROXY and ALL_PROXY to"
+                " http://host:port, or name the host in NO_PROXY",
+                code="BAD_REQUEST",
+            ) from exc
 
 
 class Reply:
@@ -192,6 +208,21 @@ class Reply:
             host=self._at.host,
             key_env=self._at.key_env,
         )
+
+
+def _trusted() -> ssl.SSLContext:
+    """The authorities whose certificates are trusted: the environment's, for this machine's servers too."""
+    import httpx2
+
+    try:
+        return httpx2.create_ssl_context()
+    except OSError as exc:
+        named = [f" from {name}={path}" for name in ("SSL_CERT_FILE", "SSL_CERT_DIR") if (path := os.environ.get(name))]
+        raise ProviderError(
+            f"the certificates to trust cannot be read{named[0] if named else ''}: {exc};"
+            " set SSL_CERT_FILE to a file of certificates (PEM)",
+            code="TRANSPORT",
+        ) from exc
 
 
 class _Trace:

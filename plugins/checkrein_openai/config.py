@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Mapping
 from ipaddress import ip_address
 from typing import Any
@@ -17,6 +18,9 @@ from .quirks import QuirkChanges
 __all__ = ["Endpoint", "OpenAIConfig", "Resolved", "leaving", "resolve", "OFFICIAL_URL"]
 
 OFFICIAL_URL = "https://api.openai.com/v1"
+SECRET_CHARS = 8  # a shorter word, as `Bearer`, is no secret
+_SECRET = r"(?i)auth|key|token|secret|passw|credential|cookie|signature"
+_HEADER_NAME = r"[!#$%&'*+.^_`|~0-9A-Za-z-]+"
 
 
 class Endpoint(Struct, frozen=True, kw_only=True):
@@ -90,6 +94,18 @@ class Resolved(Struct, frozen=True, kw_only=True):
         """Return the key as the environment has it now, None if it is absent or empty."""
         return os.environ.get(self.key_env, "").strip() or None
 
+    def secrets(self) -> list[str]:
+        """Return what no message may show: the key, and the words of headers whose name says that they are secret."""
+        key = self.key()
+        words = [
+            word
+            for name, value in self.endpoint.headers.items()
+            if re.search(_SECRET, name)
+            for word in value.split()
+            if len(word) >= SECRET_CHARS
+        ]
+        return [*([] if key is None else [key]), *words]
+
     def missing(self) -> str | None:
         """Say what must be set before a request can be sent; None if nothing is missing."""
         key = self.key()
@@ -115,7 +131,8 @@ def resolve(name: str, endpoint: Endpoint) -> Resolved:
         endpoint: its config.
 
     Raises:
-        ConfigError: its URL is missing or cannot be one, a timeout is not positive, or a header cannot be sent.
+        ConfigError: its URL is missing or cannot be one, a timeout or the window cannot be that,
+            or a header cannot be sent.
     """
     url = endpoint.base_url
     if url is None and name == "openai":
@@ -130,14 +147,24 @@ def resolve(name: str, endpoint: Endpoint) -> Resolved:
             raise ConfigError(
                 f"expected a positive number of seconds, got {getattr(endpoint, member)}", path=_path(name, member)
             )
+    if not endpoint.progress_timeout_s >= 0:
+        said = f"expected seconds, or 0 for no limit, got {endpoint.progress_timeout_s}"
+        raise ConfigError(said, path=_path(name, "progress_timeout_s"))
+    if endpoint.window_tokens is not None and endpoint.window_tokens < 1:
+        said = f"expected at least 1 token, got {endpoint.window_tokens}"
+        raise ConfigError(said, path=_path(name, "window_tokens"))
     for header, value in endpoint.headers.items():
-        if not (header.isascii() and header.isprintable() and value.isascii() and value.isprintable()):
-            raise ConfigError("expected visible ASCII characters", path=_path(name, f"headers.{header!a}"))
+        if not re.fullmatch(_HEADER_NAME, header):
+            raise ConfigError("expected a header's name", path=_path(name, f"headers.{header!a}"))
+        if not (value.isascii() and value.isprintable() and value == value.strip()):
+            raise ConfigError(  # the value is not quoted: it may be a key
+                "expected visible ASCII characters without space around them", path=_path(name, f"headers.{header!a}")
+            )
     host = _host_of(url)
     if not host:
         # The URL is not quoted: a key that was put in it by mistake would be shown.
         raise ConfigError("expected a base_url as https://host/v1, got something else", path=_path(name, "base_url"))
-    url = url.rstrip("/")
+    url = urlsplit(url).geturl().rstrip("/")  # the scheme in lower case: who connects decides by it about certificates
     if not url.endswith("/chat/completions"):
         url += "/chat/completions"
     key_env = endpoint.api_key_env or f"{name.upper().replace('-', '_')}_API_KEY"
@@ -179,6 +206,6 @@ def _is_local(host: str) -> bool:
     if host == "localhost" or host.endswith(".localhost"):
         return True
     try:
-        return ip_address(host.partition("%")[0]).is_loopback
+        return ip_address(host).is_loopback
     except ValueError:
         return False

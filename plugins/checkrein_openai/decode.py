@@ -24,7 +24,7 @@ from checkrein.text import clean, clean_json, preview
 
 from .calls import CallSlots
 from .dsml import BadMarkup, MarkupReader
-from .errors import from_frame, malformed
+from .errors import from_document, from_frame, malformed
 from .finish import FAILED, FINISH
 from .merge import joined, merge_counts
 from .quirks import DEFAULTS, Quirks
@@ -132,7 +132,10 @@ class Decoder:
                 document = loads(b"".join(self._json))
             except ValueError as exc:
                 raise self._malformed(f"expected a whole JSON answer, got one that cannot be read: {exc}") from None
-            self._frame(document[0] if isinstance(document, list) and document else document)
+            document = document[0] if isinstance(document, list) and document else document
+            self._frame(document)
+            if not document.get("choices"):
+                raise from_document(document, request_id=self.request_id)
         elif self._parser is not None:
             for event in self._parser.end():
                 self._event(event)
@@ -182,7 +185,7 @@ class Decoder:
             raise from_frame(frame, begun=self.begun, request_id=self.request_id)
         if isinstance(frame, dict):
             self._frame(frame)
-        elif not event.name:
+        elif not event.name and not self.finished:
             raise self._malformed(f"expected an object in each event, got {preview(repr(frame), 100)}")
 
     # --- frames -------------------------------------------------------------------------------------
@@ -216,7 +219,7 @@ class Decoder:
             self._delta(message, whole=True)
         self._count(choice.get("usage"))
         reason = choice.get("finish_reason")
-        if reason is None or reason == "" or self._finish is not None:
+        if not reason or reason == "null" or self._finish is not None:
             return
         self._finish = reason.lower() if isinstance(reason, str) else "other"
         if self._finish in FAILED:

@@ -7,7 +7,7 @@ implements `request_error`; here it is only said whether the same request may su
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from math import inf
@@ -16,12 +16,13 @@ from typing import Any
 from checkrein.errors import ProviderError
 from checkrein.text import clean, preview
 
-from .wirejson import loads
+from .wirejson import dumps, loads
 
 __all__ = [
     "CODES",
     "from_response",
     "from_frame",
+    "from_document",
     "malformed",
     "timed_out",
     "from_transport",
@@ -30,6 +31,7 @@ __all__ = [
 ]
 
 MESSAGE_CHARS = 1_000
+TOLD_CHARS = 7  # so much of a secret's beginning tells nothing: `sk-proj`
 
 # Every code this plugin raises; programs match on them, so they only ever become more.
 CODES = (
@@ -144,6 +146,19 @@ def from_frame(error: Any, *, begun: bool, request_id: str | None = None) -> Pro
     )
 
 
+def from_document(document: dict[str, Any], *, request_id: str | None = None) -> ProviderError:
+    """Return the error of a whole JSON body under a successful status that has no answer in it.
+
+    Args:
+        document: the body.
+        request_id: the provider's id of the request.
+    """
+    if _said(document)[1]:
+        return from_frame({"error": document}, begun=False, request_id=request_id)
+    said = preview(dumps(document), 300)
+    return malformed(f"expected an answer with choices, got {said}", begun=False, request_id=request_id)
+
+
 def malformed(
     what: str, *, begun: bool, request_id: str | None = None, code: str = "MALFORMED_RESPONSE"
 ) -> ProviderError:
@@ -212,10 +227,14 @@ def retry_after_s(headers: Mapping[str, str], now: datetime | None = None) -> fl
         return None
 
 
-def redact(error: ProviderError, key: str | None) -> ProviderError:
-    """Take the key out of an error's message, in place: servers quote it."""
-    if key and error.args and key in str(error.args[0]):
-        error.args = (str(error.args[0]).replace(key, "[key]"), *error.args[1:])
+def redact(error: ProviderError, secrets: Sequence[str]) -> ProviderError:
+    """Take secrets out of an error's message, in place: servers quote them, and a long message may end inside one."""
+    said = str(error.args[0]) if error.args else ""
+    for secret in secrets:
+        said = said.replace(secret, "[key]")
+        for shown in range(len(secret) - 1, TOLD_CHARS, -1):
+            said = said.replace(f"{secret[:shown]}…", "[key]…")
+    error.args = (said, *error.args[1:])
     return error
 
 

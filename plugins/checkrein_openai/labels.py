@@ -12,6 +12,7 @@ __all__ = ["CallIds", "ToolNames"]
 
 _NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 _ID = {"any": re.compile(r"[!-~]{1,256}"), "alnum9": re.compile(r"[a-zA-Z0-9]{9}")}
+_ID_CHARS = 40  # of an id that another model than its own reads: OpenAI takes no longer ones
 
 
 class ToolNames:
@@ -42,17 +43,19 @@ class ToolNames:
 class CallIds:
     """The ids of a request's calls, each unique in it.
 
-    A call goes back under its provider's id if that provider gets the request, the id is valid, and no
-    earlier call of the request has it: so an id, once sent, stays what it was in later requests.
+    A call goes back under its provider's id if that provider gets the request, the id is valid (for another
+    model also short), and no earlier call of the request has it: so an id, once sent, stays what it was in
+    later requests.
     Otherwise it goes under ours, spelt as every server takes it.
 
     Args:
         messages: the request's.
         provider: who gets the request.
+        model: which of its models.
         style: `any` or `alnum9`, as the quirk says.
     """
 
-    def __init__(self, messages: Sequence[Message], provider: str, style: str) -> None:
+    def __init__(self, messages: Sequence[Message], provider: str, model: str, style: str) -> None:
         self._style = style
         self._used: set[str] = set()
         self._by_call: dict[tuple[int, str], str] = {}  # (position of the answer, our id)
@@ -69,8 +72,9 @@ class CallIds:
                 answer = -1
         for position, message in enumerate(messages):
             for call in message.calls if isinstance(message, AssistantMessage) else ():
-                known = message.provider == provider  # type: ignore[union-attr]
-                self._choose((position, call.call_id), theirs.get((position, call.call_id)) if known else None)
+                id_ = theirs.get((position, call.call_id)) if message.provider == provider else None  # type: ignore[union-attr]
+                long = len(id_ or "") > _ID_CHARS and message.model != model  # type: ignore[union-attr]
+                self._choose((position, call.call_id), None if long else id_)
 
     def of_call(self, position: int, call: CallBlock) -> str:
         """Return the id of a call of the answer at this position."""
@@ -97,8 +101,9 @@ class CallIds:
     def _ours(self, call_id: str, n: int) -> str:
         if self._style == "alnum9":
             return _digest(f"{call_id}/{n}")[:9]
-        spelt = re.sub(r"[^a-zA-Z0-9_-]", "_", call_id)[:48] or "call"
-        return f"{spelt}_{n}" if n else spelt
+        spelt = re.sub(r"[^a-zA-Z0-9_-]", "_", call_id) or "call"
+        end = f"_{n}" if n else ""
+        return spelt[: _ID_CHARS - len(end)] + end
 
 
 def _digest(text: str) -> str:

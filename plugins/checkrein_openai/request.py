@@ -47,6 +47,7 @@ _SAME = (
     "safety_identifier",
 )
 _OWN = ("max_tokens", "output_schema", "tool_choice", "parallel_tool_calls")
+HIDDEN = "(content that cannot be shown here)"
 _AUDIO = {"audio/wav": "wav", "audio/x-wav": "wav", "audio/mpeg": "mp3", "audio/mp3": "mp3"}
 
 
@@ -182,7 +183,7 @@ class _Messages:
         self._request = request
         self._quirks = quirks
         self._names = names
-        self._ids = CallIds(request.messages, request.provider, quirks.call_ids)
+        self._ids = CallIds(request.messages, request.provider, request.model, quirks.call_ids)
         self._out: list[dict[str, Any]] = []
         self._media: list[dict[str, Any]] = []  # of tool results: this wire shows them in a user's message only
 
@@ -249,7 +250,7 @@ class _Messages:
         out: dict[str, Any] = {"role": "assistant"}
         plain = all(isinstance(part, dict) and part.get("type") == "text" for part in parts)
         if plain:
-            out["content"] = "".join(part["text"] for part in parts) or (None if calls else "")
+            out["content"] = "".join(part["text"] for part in parts) or (None if calls else HIDDEN)
         else:
             out["content"] = parts
         if self._quirks.reasoning == "always":
@@ -297,7 +298,7 @@ def _part(block: Block) -> dict[str, Any]:
     if isinstance(block, TextBlock):
         return {"type": "text", "text": block.text}
     if not isinstance(block, MediaBlock):
-        return {"type": "text", "text": "(content that cannot be shown here)"}
+        return {"type": "text", "text": HIDDEN}
     kind, what = block.media_type, block.name or block.media_type
     if kind.startswith("image/") and (block.url or block.data):
         return {"type": "image_url", "image_url": {"url": block.url or f"data:{kind};base64,{block.data}"}}

@@ -101,6 +101,8 @@ class EventParser:
             self._dispatch(events, whole=True)
             return
         field, _, value = line.partition(b":")
+        if field == b"error":  # llama.cpp before late 2025: an event of this name in one line
+            self._name, field = field, b"data"
         if field == b"data":
             value = value.removeprefix(b" ")
             self._data.append(value)

@@ -57,14 +57,16 @@ async def answer(request: Request, quirks: Quirks, connection: Connection, at: R
                 progress = anyio.current_time()  # behind the yields: a slow consumer is not the server's fault
             if decoder.error is not None:
                 raise decoder.error
-            if decoder.done or decoder.finished:
-                ends_by = min(ends_by, anyio.current_time() + (DRAIN_S if decoder.done else TAIL_S))
+            if decoder.done:
+                ends_by = min(ends_by, anyio.current_time() + DRAIN_S)
+            elif decoder.finished and (chunks or ends_by == math.inf):  # more of the answer: it was not whole yet
+                ends_by = anyio.current_time() + TAIL_S
         for chunk in decoder.end():
             yield chunk
         if decoder.error is not None:
             raise decoder.error
     except ProviderError as exc:
-        redact(exc, at.key())
+        redact(exc, at.secrets())
         raise
     finally:
         await reply.aclose()

@@ -6,13 +6,15 @@ from typing import Any
 
 from checkrein.messages import Usage
 
+from .wirejson import whole
+
 __all__ = ["read_usage"]
 
 
 def read_usage(raw: Any) -> Usage | None:
     """Return the counts of a `usage` object, None if it holds none.
 
-    What the prompt read from or wrote to a cache is taken out of `input`; thinking is a part of
+    What the prompt read from or wrote to a cache is taken out of `input`, if it is counted there; thinking is a part of
     `output`, added where the server leaves it out (its total tells).
     """
     if not isinstance(raw, dict):
@@ -33,16 +35,24 @@ def read_usage(raw: Any) -> Usage | None:
     total = _first(raw, "total_tokens")
     if reasoning and prompt is not None and output is not None and total == prompt + output + reasoning:
         output += reasoning
-    fresh = None if prompt is None else max(0, prompt - (cache_read or 0) - (cache_write or 0))
+    cached = 0 if _is_apart(raw) else (cache_read or 0) + (cache_write or 0)
+    fresh = None if prompt is None else max(0, prompt - cached)
     if reasoning is not None and output is not None:
         reasoning = min(reasoning, output)
     return Usage(fresh, cache_read, cache_write, output, reasoning)
 
 
+def _is_apart(raw: dict[str, Any]) -> bool:
+    """Whether the prompt is counted without what the cache had of it: Anthropic's words, and none of OpenAI's."""
+    return not raw.keys() & {"prompt_tokens", "prompt_tokens_details", "input_tokens_details"} and bool(
+        raw.keys() & {"cache_read_input_tokens", "cache_creation_input_tokens"}
+    )
+
+
 def _first(raw: dict[str, Any], *names: str) -> int | None:
     for name in names:
-        value = raw.get(name)
-        if type(value) is int and 0 <= value < 2**53:
+        value = whole(raw.get(name))
+        if value is not None and 0 <= value < 2**53:
             return value
     return None
 

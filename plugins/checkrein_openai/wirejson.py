@@ -14,7 +14,7 @@ import msgspec
 
 from checkrein.text import clean_json
 
-__all__ = ["loads", "dumps", "is_object"]
+__all__ = ["loads", "dumps", "whole", "is_object"]
 
 MAX_DEPTH = 100
 
@@ -69,6 +69,13 @@ def dumps(value: Any) -> str:
     """Encode a value read by `loads`, cleaned so that UTF-8 can carry it."""
     cleaned, _ = clean_json(value)
     return json.dumps(cleaned, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+
+
+def whole(value: Any) -> int | None:
+    """Return a whole number as an int, however it is written (1 or 1.0); None for what is none."""
+    if type(value) is float and value.is_integer():
+        return int(value)
+    return value if type(value) is int else None
 
 
 def is_object(text: str) -> bool:

@@ -289,6 +289,21 @@ def test_what_comes_behind_the_finish_reason_is_waited_for_a_moment(tail):
     assert took_s < 8.0
 
 
+def test_M3_text_that_goes_on_behind_a_finish_reason_is_waited_for():
+    """Servers that give the reason with each piece: the answer ends where nothing more of it comes."""
+    piece = b'data: {"choices":[{"delta":{"content":"a"},"finish_reason":"stop"}]}\n\n'
+
+    async def main() -> tuple[str, float]:
+        started = anyio.current_time()
+        chunks = await collect(provider(Wire(piece, *[2.0, piece] * 9, 1_000.0)))
+        text = "".join(chunk.text for chunk in chunks if isinstance(chunk, TextChunk))
+        return text, anyio.current_time() - started
+
+    text, took_s = run_in_virtual_time(main)
+    assert text == "a" * 10
+    assert took_s < 9 * 2.0 + 8.0
+
+
 def test_a_connection_that_breaks_behind_done_breaks_nothing():
     wire = Wire(HELLO, END, httpx2.ReadError("reset"))
     assert run_in_virtual_time(lambda: collect(provider(wire)))[-1] == FinishChunk("stop")
@@ -323,6 +338,15 @@ def test_errors_never_show_the_key(monkeypatch):
     assert error.code == "INVALID_CREDENTIAL"
     assert "secret" not in str(error)
     assert "OPENAI_API_KEY" in str(error)
+
+
+@pytest.mark.parametrize("name", ["api-key", "Authorization", "X-Auth-Token", "cookie"])
+def test_errors_never_show_the_secret_of_a_further_header(name):
+    wire = Wire(b'{"error":{"message":"Incorrect key: hush-0123456789, checkrein 2023-06-01"}}', status=401)
+    headers = {name: "Bearer hush-0123456789", "x-title": "checkrein", "anthropic-version": "2023-06-01"}
+    error = fails(provider(wire, headers=headers))
+    assert "hush" not in str(error)
+    assert "checkrein 2023-06-01" in str(error)  # what is no secret is still said
 
 
 def test_a_redirect_is_not_followed(monkeypatch):

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import ssl
 from typing import Any
 
+import anyio
 import pytest
 
 from checkrein.errors import ConfigError
 from checkrein_openai import Endpoint, OpenAIConfig, OpenAIProvider, Plugin
-from checkrein_openai.config import resolve
+from checkrein_openai.client import Connection
+from checkrein_openai.config import leaving, resolve
 
 
 def provider(**config: Any) -> OpenAIProvider:
@@ -60,7 +63,16 @@ def test_further_endpoints_are_providers_with_keys_of_their_own(monkeypatch):
         ("openai", OpenAIConfig(base_url="https://host/v1?key=sk-secret")),
         ("openai", OpenAIConfig(base_url="http://exa mple/v1")),
         ("openai", OpenAIConfig(idle_timeout_s=0)),
+        ("openai", OpenAIConfig(progress_timeout_s=float("nan"))),
+        ("openai", OpenAIConfig(progress_timeout_s=-1)),
+        ("openai", OpenAIConfig(window_tokens=0)),
+        ("openai", OpenAIConfig(window_tokens=-5)),
         ("openai", OpenAIConfig(headers={"x-key": "sk-secret\n"})),
+        ("openai", OpenAIConfig(headers={"x-key": "sk-secret "})),
+        ("openai", OpenAIConfig(headers={"x-key": " sk-secret"})),
+        ("openai", OpenAIConfig(headers={"x key": "sk-secret"})),
+        ("openai", OpenAIConfig(headers={"x-key:": "sk-secret"})),
+        ("openai", OpenAIConfig(headers={"": "sk-secret"})),
         ("other", Endpoint()),
     ],
 )
@@ -68,6 +80,28 @@ def test_a_config_that_cannot_work_is_refused_with_its_place(name, config):
     with pytest.raises(ConfigError, match=r"at plugins\.openai\.") as caught:
         resolve(name, config)
     assert "secret" not in str(caught.value)
+
+
+@pytest.mark.parametrize("url", ["HTTPS://host.test/v1", "Https://host.test/v1"])
+def test_certificates_are_checked_however_https_is_spelt(url):
+    at = resolve("openai", OpenAIConfig(base_url=url))
+    assert at.url == "https://host.test/v1/chat/completions"
+
+    async def mode() -> ssl.VerifyMode:
+        return Connection(at).client()._transport._pool._ssl_context.verify_mode  # type: ignore[attr-defined]
+
+    assert anyio.run(mode) is ssl.CERT_REQUIRED
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1%25.evil.test", "127.0.0.1%.evil.test", "127.0.0.1.evil.test"])
+def test_a_host_that_begins_like_this_machine_is_another(host):
+    url = f"http://{host}/v1"
+    assert not resolve("openai", OpenAIConfig(base_url=url)).local
+    assert leaving({"base_url": url}) == ["base_url"]
+
+
+def test_loopback_with_a_zone_is_this_machine():
+    assert resolve("openai", OpenAIConfig(base_url="http://[::1%25lo]:8080/v1")).local
 
 
 def test_an_endpoint_cannot_take_the_plugins_own_name():

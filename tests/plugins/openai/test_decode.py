@@ -138,8 +138,9 @@ def test_a_finish_reason_that_says_failure_is_an_error(play, word):
     assert played.error.retryable
 
 
-def test_noise_behind_a_whole_answer_does_not_take_it_back(play):
-    played = play(stream(delta(content="x"), delta("stop"), done=False) + b"data: <html>Bad Gateway</html>\n\n")
+@pytest.mark.parametrize("noise", [b"<html>Bad Gateway</html>", b'"[DONE]"', b"null", b"0", b"[]"])
+def test_noise_behind_a_whole_answer_does_not_take_it_back(play, noise):
+    played = play(stream(delta(content="x"), delta("stop"), done=False) + b"data: " + noise + b"\n\n")
     assert (played.text, played.ending) == ("x", "finish stop")
 
 
@@ -223,3 +224,63 @@ def test_dsml_values_that_are_no_json_are_texts(play):
     invoke = '<|DSML|invoke name="f"><|DSML|parameter name="p">ls -l</|DSML|parameter></|DSML|invoke>'
     markup = f"<|DSML|tool_calls>{invoke}</|DSML|tool_calls>"
     assert play(stream(delta(content=markup), delta("stop")), {"dsml": True}).calls == [(None, "f", '{"p":"ls -l"}')]
+
+
+def test_an_error_may_be_a_field_of_its_own(play):
+    """What llama.cpp sent until late 2025, under status 200: no field of the standard."""
+    said = (
+        b'error: {"code":400,"message":"the request exceeds the available context size","type":"invalid_request"}\n\n'
+    )
+    played = play(said + b"data: [DONE]\n\n")
+    assert (played.error.code, played.error.kind) == ("CONTEXT_WINDOW_EXCEEDED", "generate")
+    assert play(stream(delta(content="x"), done=False) + said).error.kind == "stream"
+
+
+@pytest.mark.parametrize("nothing", [None, "", "null", False])
+def test_M11_no_reason_yet_in_any_spelling_is_no_end(play, nothing):
+    going_on = delta(nothing, content="x")
+    assert play(stream(going_on, delta("length"))).ending == "finish max_tokens"
+    assert play(stream(going_on, going_on)).ending == "torn"
+
+
+@pytest.mark.parametrize(
+    ("document", "code", "said"),
+    [
+        ({"code": 1113, "msg": "insufficient balance"}, "QUOTA", "insufficient balance"),
+        ({"detail": "Not found"}, "SERVER", "Not found"),
+        ({"success": False, "message": "model overloaded"}, "SERVER", "model overloaded"),
+        ({"choices": [], "message": "rate limit reached"}, "RATE_LIMIT", "rate limit reached"),
+        ({"model": "m", "response": "hi", "done": True}, "MALFORMED_RESPONSE", '"response":"hi"'),
+        ({}, "MALFORMED_RESPONSE", "{}"),
+    ],
+)
+def test_a_document_without_an_answer_is_an_error_in_its_own_words(play, document, code, said):
+    played = play(json.dumps(document).encode())
+    assert (played.error.code, played.error.kind) == (code, "generate")
+    assert said in str(played.error)
+
+
+def test_M7_M10_whole_numbers_may_be_written_as_fractions(play):
+    """As proxies in Java do: Gson makes 1.0 of each 1."""
+    entries = [
+        {"index": n, "id": id_, "function": {"name": "f", "arguments": "{"}} for n, id_ in [(0.0, "a"), (1.0, "b")]
+    ]
+    more = [{"index": n, "function": {"arguments": f'"x":{int(n)}}}'}} for n in (0.0, 1.0)]
+    usage = {"choices": [], "usage": {"prompt_tokens": 12.0, "completion_tokens": 3.0, "total_tokens": 15.5}}
+    played = play(stream(calls(*entries), calls(*more), FINISH, usage))
+    assert played.calls == [("a", "f", '{"x":0}'), ("b", "f", '{"x":1}')]
+    assert (played.assembler.usage.input, played.assembler.usage.output) == (12, 3)
+
+
+def test_M10_counts_in_the_dialect_of_anthropic_are_disjoint_already(play):
+    counts = {
+        "input_tokens": 10,
+        "cache_read_input_tokens": 1_000,
+        "cache_creation_input_tokens": 200,
+        "output_tokens": 5,
+    }
+    usage = play(stream(delta("stop", content="x"), {"choices": [], "usage": counts})).assembler.usage
+    assert (usage.input, usage.cache_read, usage.cache_write, usage.output) == (10, 1_000, 200, 5)
+    details = {"input_tokens": 10, "input_tokens_details": {"cached_tokens": 4}, "output_tokens": 5}
+    usage = play(stream(delta("stop", content="x"), {"choices": [], "usage": details})).assembler.usage
+    assert (usage.input, usage.cache_read) == (6, 4)

@@ -169,5 +169,12 @@ def test_a_router_says_what_its_source_said():
 
 def test_a_key_is_redacted_in_place():
     error = from_response(401, {}, b'{"error":{"message":"bad key sk-1"}}', host="h")
-    assert "sk-1" not in str(redact(error, "sk-1"))
-    assert str(redact(error, None)) == str(error)
+    assert "sk-1" not in str(redact(error, ["sk-1"]))
+    assert str(redact(error, [])) == str(error)
+
+
+@pytest.mark.parametrize("padding", range(960, 1_000, 3))
+def test_a_key_is_redacted_where_a_long_message_was_cut_in_it(padding):
+    said = b'{"error":{"message":"%s sk-secret-0123456789 is wrong"}}' % (b"x" * padding)
+    error = redact(from_response(400, {}, said, host="h"), ["sk-secret-0123456789"])
+    assert "sk-secret-0" not in str(error)

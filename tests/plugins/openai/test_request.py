@@ -102,6 +102,20 @@ def test_M7_an_id_that_is_not_valid_is_replaced_by_ours(theirs):
     assert ids(wire(user("x"), answer(call("c1.1.1")), result("c1.1.1", theirs))) == (["c1_1_1"], ["c1_1_1"])
 
 
+def test_M7_a_long_id_goes_back_to_its_own_model_only():
+    """OpenAI takes 40 characters; behind one endpoint stand the models of many makers."""
+    for theirs, model, sent in [("x" * 60, "m", "x" * 60), ("x" * 60, "n", "c1_1_1"), ("x" * 40, "n", "x" * 40)]:
+        got = wire(user("x"), answer(call("c1.1.1"), model=model), result("c1.1.1", theirs))
+        assert ids(got) == ([sent], [sent])
+
+
+def test_M7_long_ids_of_ours_are_cut_and_stay_apart():
+    ours = ["c" * 80 + end for end in "ab"]
+    asked, answered = ids(wire(user("x"), answer(*map(call, ours)), *map(result, ours)))
+    assert asked == answered and len(set(asked)) == 2
+    assert all(len(id_) <= 40 for id_ in asked)
+
+
 def test_case_S22_S24_a_repeated_id_stays_with_its_first_call():
     messages: list[Message] = [user("x")]
     for turn in (1, 2, 3):
@@ -397,3 +411,11 @@ def test_what_cannot_be_shown_becomes_words():
     blocks = [OpaqueBlock("openai", {}), MediaBlock("text/csv", url="https://x.test/a.csv")]
     content = wire(UserMessage(blocks))[0]["content"]
     assert content == "(content that cannot be shown here)\n(text/csv: https://x.test/a.csv)"
+
+
+@pytest.mark.parametrize("quirks", [{}, {"reasoning": "always"}])
+def test_an_answer_of_which_nothing_can_be_shown_is_words(quirks):
+    """Of another vendor's parts alone: an empty answer is refused by Mistral and others."""
+    got = wire(user("x"), answer(OpaqueBlock("other", {"type": "x"}), provider="other"), user("y"), quirks=quirks)
+    assert [message["role"] for message in got] == ["user", "assistant", "user"]
+    assert got[1]["content"] == "(content that cannot be shown here)"
