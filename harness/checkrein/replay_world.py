@@ -38,12 +38,15 @@ if TYPE_CHECKING:
 __all__ = ["world"]
 
 
+UNUSABLE = ("ConfigError", "CredentialsError")
+
+
 @asynccontextmanager
 async def world(tape: Tape) -> AsyncIterator[AgentLike]:
     """A harness with one agent over the tape."""
     from .harness import Harness
 
-    names = {event.provider for event in tape.log if type(event) is ev.RequestHeader} | _cut_off(tape) or {"replay"}
+    names = {event.provider for event in tape.log if type(event) is ev.RequestHeader} | _named(tape) or {"replay"}
     harness = Harness(
         providers=[_Provider(name, tape) for name in sorted(names)],
         tools=[*_tools(tape)],
@@ -58,12 +61,19 @@ async def world(tape: Tape) -> AsyncIterator[AgentLike]:
         yield await harness._admit(_spec(tape, sorted(names)[0]), tape)
 
 
-def _cut_off(tape: Tape) -> set[str]:
-    """The providers that the inputs of the last turn name, if the log ends before it could say which one it used."""
-    start = next((e for e in reversed(tape.log) if isinstance(e, (ev.TurnStart, ev.TurnEnd))), None)
-    ids = start.trigger.get("ids", ()) if type(start) is ev.TurnStart else ()
-    taken = [event.options or {} for event in tape.log if type(event) is ev.InboxAccepted and event.id in ids]
-    return {str(options["model"]).partition(":")[0] for options in taken if "model" in options}
+def _named(tape: Tape) -> set[str]:
+    """The providers that inputs name, but for those of turns that could not use theirs: not all came to a header."""
+    models = {e.id: (e.options or {}).get("model") for e in tape.log if type(e) is ev.InboxAccepted}
+    found: set[str] = set()
+    turn: set[str] = set()
+    for event in tape.log:
+        if type(event) is ev.TurnStart:
+            said = [models.get(id_) for id_ in event.trigger.get("ids", ())]
+            turn = {str(model).partition(":")[0] for model in said if model is not None}
+            found |= turn
+        elif type(event) is ev.TurnEnd and event.reason.code in UNUSABLE:
+            found -= turn
+    return found
 
 
 def _spec(tape: Tape, provider: str) -> AgentSpec:

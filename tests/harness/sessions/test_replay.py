@@ -230,15 +230,27 @@ def test_R5_a_plugin_that_refuses_an_answer_or_changes_what_is_sent_again(answer
         assert report.equal and report.events == keep, shown(report)
 
 
-def test_R5_a_turn_on_another_model_is_replayed_also_where_the_log_ends_before_its_header():
+class FailsOnce:
+    """Raises in the first turn."""
+
+    @hookimpl
+    def agent_request(self, turn: int) -> None:
+        if turn == 1:
+            raise ValueError("not now")
+
+
+@pytest.mark.checkrein_oracle_off(reason="behind the end of a log that was cut, the replay writes in its own name")
+@pytest.mark.parametrize("plugins", [[], [FailsOnce()]], ids=["sent", "not sent"])
+def test_R5_a_turn_on_another_model_is_replayed_also_where_nothing_says_which_it_used(plugins):
+    """The log ends before the header, or a plugin fails before it."""
     store = MemoryStore()
     other = ScriptedModel(call("nap"), "done")
     other.name = "other"
 
     async def main() -> str:
-        async with Agent(ScriptedModel("one"), tools=[nap], store=store) as agent:
+        async with Agent(ScriptedModel("one"), tools=[nap], plugins=plugins, store=store) as agent:
             agent.harness.providers.add(other)
-            (await agent.run("go", model="other:x")).check()
+            await agent.run("go", model="other:x")
             await agent.run("not there", model="nowhere:x")
             (await agent.run("go")).check()
             return agent.session.id
