@@ -109,6 +109,26 @@ def test_C1_a_deaf_provider_is_named(run, scripted):
     assert [(f.plugin, f.hook) for f in of(agent, "plugin/fault")] == [("scripted", "cancel")]
 
 
+@pytest.mark.parametrize("how", ["cancel", "dispose"])
+def test_T4_a_stream_that_does_not_hear_a_cancel_is_no_error(run, scripted, how):
+    """It brought nothing for longer than `limits.stream_idle_s`, but the turn was ended before: it says by whom."""
+    model = scripted([wait(_shielded), text("late")])
+
+    async def main() -> Any:
+        async with Agent(model) as agent:
+            agent.harness.stream_idle_s = 2
+            receipt = agent.send("go")
+            await anyio.sleep(1)
+            if how == "cancel":
+                agent.cancel()
+                await receipt.result()
+            else:
+                await agent.dispose()
+            return agent
+
+    assert reasons(run(main)) == ["cancelled" if how == "cancel" else "disposed"]
+
+
 async def _shielded() -> None:
     with anyio.CancelScope(shield=True):
         await anyio.sleep(5)
