@@ -9,8 +9,9 @@ import pytest
 
 from checkrein import Harness
 from checkrein.codec import encode, seal
-from checkrein.events import AnyEvent
+from checkrein.events import AnyEvent, ApprovalAsked
 from checkrein.memory_store import MemoryStore
+from checkrein.session import Session
 from checkrein.testing import ScriptedModel
 from checkrein_invariants import LogBuilder, Oracle, check_events
 from checkrein_invariants.deep import EVERY, Deep
@@ -107,3 +108,48 @@ def test_R1_a_log_with_a_hole_anywhere_is_right_when_it_is_opened() -> None:
             oracle.feed(event)
         assert [str(v) for v in oracle.finish() if v.severity == "error"] == [], hole
         assert second == first, f"opening twice adds nothing ({hole})"
+
+
+async def gone_on(lines: list[bytes]) -> tuple[str, list[AnyEvent]]:
+    """Open a log and run one turn: what came of it, and the events."""
+    store = MemoryStore()
+    store.create("s1", lines).close()
+    model = ScriptedModel("one", "two", "three")
+    async with Harness(providers=[model], plugins=[Plugin], store=store, found=()) as harness:
+        agent = await harness.resume("s1")
+        result = await agent.run("go on")
+        return result.reason.kind, list(agent.session.events)
+
+
+def lost() -> list[Any]:
+    """Each event of a busy log alone, and all of a type."""
+    events = busy().events
+    holes = {f"{seq:02}-{event.type}": {seq} for seq, event in enumerate(events)}
+    for event in events:
+        holes.setdefault(f"all-{event.type}", set()).add(event.seq)
+    return [pytest.param(hole, id=name) for name, hole in holes.items()]
+
+
+@pytest.mark.parametrize("hole", lost())
+def test_R1_a_session_goes_on_whatever_its_log_has_lost(hole: set[int]) -> None:
+    """Its next input and what follows are legal: no id of something whose beginning is lost is given again."""
+    lines = [b"\x00" * 9 if seq in hole else line for seq, line in enumerate(sealed(busy().events))]
+    reason, events = anyio.run(gone_on, lines)
+    assert reason == "completed"
+    assert problems(events) == []
+
+
+@pytest.mark.parametrize("lost", ["a1", "a2"])
+def test_R1_no_approval_gets_the_id_of_another_when_one_is_lost(lost: str) -> None:
+    """They are numbered on behind the last one that is known, be it by its decision alone."""
+    log = LogBuilder()
+    log.start_turn()
+    log.start_step()
+    log.start_request()
+    log.end_request()
+    calls = log.answer("I will", [("write", "{}"), ("write", "{}")])
+    for call_id, approval in zip(calls, ("a1", "a2"), strict=True):
+        log.ask(call_id, approval)
+        log.decide(approval)
+    kept = [event for event in log.events if not (type(event) is ApprovalAsked and event.id == lost)]
+    assert Session.load("s1", kept, sealed(kept)).state.approvals_asked == 2
