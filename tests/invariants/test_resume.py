@@ -7,10 +7,11 @@ from typing import Any
 import anyio
 import pytest
 
-from checkrein import Harness
+from checkrein import Agent, Harness, tool
 from checkrein.codec import encode, seal
-from checkrein.events import AnyEvent, ApprovalAsked
+from checkrein.events import AnyEvent, ApprovalAsked, RequestHeader, RequestStart
 from checkrein.memory_store import MemoryStore
+from checkrein.requests import rebuild
 from checkrein.session import Session
 from checkrein.testing import ScriptedModel
 from checkrein_invariants import LogBuilder, Oracle, check_events
@@ -137,6 +138,41 @@ def test_R1_a_session_goes_on_whatever_its_log_has_lost(hole: set[int]) -> None:
     reason, events = anyio.run(gone_on, lines)
     assert reason == "completed"
     assert problems(events) == []
+
+
+@pytest.mark.parametrize("part", ["system", "tool"])
+def test_L7_what_the_log_lost_of_the_prompt_is_written_again(part: str) -> None:
+    """The header that names it is still there: each request of the resumed session can be rebuilt all the same."""
+    store = MemoryStore()
+
+    @tool
+    def look() -> str:
+        """Look."""
+        return "seen"
+
+    def agent() -> Agent:
+        return Agent(ScriptedModel("ok"), system_prompt="be good", tools=[look], store=store, plugins=[Plugin])
+
+    async def first() -> str:
+        async with agent() as made:
+            await made.run("go")
+            return made.session.id
+
+    async def again(session_id: str) -> list[AnyEvent]:
+        async with agent() as made:
+            resumed = await made.harness.resume(session_id)
+            await resumed.run("go on")
+            return list(resumed.session.events)
+
+    lines = [line for line in store.read(anyio.run(first)).lines if f'"kind":"{part}"'.encode() not in line]
+    store.create("s2", lines).close()
+    events = anyio.run(again, "s2")
+    before, behind = [event.seq for event in events if type(event) is RequestStart]
+    request, _ = rebuild(events, behind)
+    assert (list(request.system), [tool.name for tool in request.tools]) == (["be good"], ["look"])
+    with pytest.raises(ValueError, match="prompt/part"):
+        rebuild(events, before)
+    assert len([event for event in events if type(event) is RequestHeader]) == 1
 
 
 @pytest.mark.parametrize("lost", ["a1", "a2"])
