@@ -65,7 +65,9 @@ async def generate(agent: LoopAgent, turn: int, step: int, options: dict[str, An
     Raises:
         StepFailed, PluginFault, GateClosed: the turn ends.
     """
-    for attempt in range(1, MAX_ATTEMPTS + 1):
+    attempt = 0
+    while True:
+        attempt += 1
         # Anew for each attempt: a plugin may cut a history that was too long for the model (C14).
         prepared = await prepare(agent, turn, step, options)
         agent.session.append(
@@ -88,17 +90,19 @@ async def generate(agent: LoopAgent, turn: int, step: int, options: dict[str, An
         await retry_or_fail(agent, turn, step, error, attempt)
         for buffer in agent.live:
             buffer.push(len(agent.session.events), StepReset(turn, step, attempt + 1))
-    raise StepFailed(Reason("error", error="generate", code="ATTEMPTS", message=f"{MAX_ATTEMPTS} attempts failed"))
 
 
 async def retry_or_fail(agent: LoopAgent, turn: int, step: int, error: ProviderError, attempt: int) -> None:
     """Return when the request is to be sent again.
 
     Raises:
-        StepFailed: nobody wants to.
+        StepFailed: nobody wants to, or it was the last one.
         TurnCancelled: the turn was cancelled before; what failed then may have failed because of it (T4).
     """
     agent.checkpoint()
+    if attempt >= MAX_ATTEMPTS:
+        text = f"{MAX_ATTEMPTS} attempts failed, the last one: {describe(error)}"
+        raise StepFailed(Reason("error", error=error.kind, code="ATTEMPTS", message=text))
     chain = agent.hooks.request_error
     if chain is not None:
         args = (agent, turn, step, error, attempt)

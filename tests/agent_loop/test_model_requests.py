@@ -269,16 +269,23 @@ def test_M9_the_first_answer_wins_and_none_fails_the_turn(run, scripted):
 
 
 def test_M9_a_plugin_that_always_retries_is_bounded(run, scripted):
-    """Attempts have a limit of their own."""
-    model = scripted(forever(error("SERVER")))
+    """Attempts have a limit of their own; behind the last one nobody waits, and the reason says why it failed."""
+    model = scripted(forever([text("so"), error("SERVER")]))
+    asked: list[int] = []
+
+    def again(attempt: int) -> Retry:
+        asked.append(attempt)
+        return Retry()
 
     async def main() -> Any:
-        async with Agent(model, plugins=[plugin(request_error=lambda error: Retry())]) as agent:
-            return await agent.run("go")
+        async with Agent(model, plugins=[plugin(request_error=again)]) as agent:
+            return agent, await agent.run("go")
 
-    result = run(main)
-    assert (result.reason.error, result.reason.code) == ("generate", "ATTEMPTS")
+    agent, result = run(main)
+    assert (result.reason.error, result.reason.code) == ("stream", "ATTEMPTS")
+    assert of(agent, "request/end")[-1].error.message in result.reason.message
     assert len(model.requests) == 20
+    assert asked == [*range(1, 20)]
 
 
 def test_I5_source_of_the_first_request_after_an_error_is_kept(run, scripted):
