@@ -22,7 +22,7 @@ from checkrein.chunks import (
 )
 from checkrein.codec import decode
 from checkrein.events import Cause
-from checkrein.messages import TextBlock
+from checkrein.messages import AssistantMessage, TextBlock
 from checkrein.testing import call, error
 from checkrein.testing.script import hang
 
@@ -284,3 +284,33 @@ def test_M9_a_provider_that_raises_when_it_is_called_is_not_watched_as_a_stream(
 
     result = run(main)
     assert (result.reason.kind, result.text) == ("completed", "at last")
+
+
+def test_M7_a_call_that_a_plugin_gives_twice_gets_an_id_of_its_own(run, scripted):
+    """step_result puts the model's own call into the answer again: two calls, two ids, two results."""
+
+    def twice(message: AssistantMessage) -> Any:
+        return AssistantMessage([*message.calls, *message.calls]) if message.calls else None
+
+    async def main() -> Any:
+        model = scripted(call("add", {"a": 1, "b": 2}), "ok")
+        async with Agent(model, tools=[add], plugins=[plugin(step_result=twice)]) as agent:
+            (await agent.run("go")).check()
+            return agent
+
+    assert results(run(main)) == [("c1.1.1", "ok"), ("c1.1.2", "ok")]
+
+
+def test_M9_a_retry_of_who_cancels_the_turn_is_none(run, scripted):
+    """The cancel is looked at behind request_error: no further attempt is begun, or logged."""
+
+    def leave(agent: Any) -> Retry:
+        agent.cancel()
+        return Retry()
+
+    async def main() -> Any:
+        async with Agent(scripted(error("boom"), "never"), plugins=[plugin(request_error=leave)]) as agent:
+            return agent, await agent.run("go")
+
+    agent, result = run(main)
+    assert (result.reason.kind, len(of(agent, "request/start"))) == ("cancelled", 1)
