@@ -144,9 +144,10 @@ class State:
 
     @property
     def open_calls(self) -> list[CallState]:
-        """Calls of the open step without a result: nested ones first, then in model order."""
+        """Calls of the open step without a result: nested ones first, each before its parent, then in model order."""
         left = [call for call in self.calls.values() if not call.resulted]
-        return [c for c in left if c.parent is not None] + [c for c in left if c.parent is None]
+        # A call is known before those that are nested in it.
+        return [c for c in reversed(left) if c.parent is not None] + [c for c in left if c.parent is None]
 
 
 def number_of(id_: str) -> int:

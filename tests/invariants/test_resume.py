@@ -9,7 +9,7 @@ import pytest
 
 from checkrein import Agent, Harness, tool
 from checkrein.codec import encode, seal
-from checkrein.events import AnyEvent, ApprovalAsked, RequestHeader, RequestStart
+from checkrein.events import AnyEvent, ApprovalAsked, RequestHeader, RequestStart, ToolResulted
 from checkrein.memory_store import MemoryStore
 from checkrein.requests import rebuild
 from checkrein.session import Session
@@ -189,3 +189,19 @@ def test_R1_no_approval_gets_the_id_of_another_when_one_is_lost(lost: str) -> No
         log.decide(approval)
     kept = [event for event in log.events if not (type(event) is ApprovalAsked and event.id == lost)]
     assert Session.load("s1", kept, sealed(kept)).state.approvals_asked == 2
+
+
+def test_R2_what_a_nested_call_came_to_stands_before_its_parents_result() -> None:
+    """All were running when the process died: a call ended no later than the one that made it, at any depth."""
+    log = LogBuilder()
+    log.start_turn()
+    log.start_step()
+    log.start_request()
+    log.end_request()
+    (outer,) = log.answer("I will", [("write", "{}")])
+    log.start(outer)
+    inner = log.nested(outer)
+    log.start(inner)
+    innermost = log.nested(inner)
+    events, _ = anyio.run(resumed, sealed(log.events))
+    assert [event.call_id for event in events if type(event) is ToolResulted] == [innermost, inner, outer]
