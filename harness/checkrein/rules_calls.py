@@ -71,7 +71,7 @@ def check_end(state: State, event: ev.ToolEnded) -> None:
 def apply_end(state: State, event: ev.ToolEnded) -> None:
     if (call := state.calls.get(event.call_id)) is not None:
         call.end = event
-        state.history.ended(event.call_id, event.content)
+        state.history.ended(event.call_id, event.content, event.is_error)
 
 
 def check_result(state: State, event: ev.ToolResulted) -> None:

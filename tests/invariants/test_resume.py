@@ -11,6 +11,7 @@ from checkrein import Agent, Harness, tool
 from checkrein.codec import encode, seal
 from checkrein.events import AnyEvent, ApprovalAsked, RequestHeader, RequestStart, ToolResulted
 from checkrein.memory_store import MemoryStore
+from checkrein.messages import ToolMessage
 from checkrein.requests import rebuild
 from checkrein.session import Session
 from checkrein.testing import ScriptedModel
@@ -205,3 +206,22 @@ def test_R2_what_a_nested_call_came_to_stands_before_its_parents_result() -> Non
     innermost = log.nested(inner)
     events, _ = anyio.run(resumed, sealed(log.events))
     assert [event.call_id for event in events if type(event) is ToolResulted] == [innermost, inner, outer]
+
+
+@pytest.mark.parametrize("is_error", [False, True])
+def test_R1_an_end_whose_result_is_lost_is_told_as_what_it_was(is_error: bool) -> None:
+    """A call that failed stays failed to the model, when all that is left of it is its `tool/end`."""
+    log = LogBuilder()
+    log.start_turn()
+    log.start_step()
+    log.start_request()
+    log.end_request()
+    first, second = log.answer("I will", [("write", "{}"), ("write", "{}")])
+    log.start(second)
+    end = log.end(second, "what it said", is_error)
+    log.result(first)
+    log.result(second, end=end)
+    log.end_step()
+    kept = [event for event in log.events if type(event) is not ToolResulted]
+    answers = [m for m in Session.load("s1", kept, sealed(kept)).state.history.view() if isinstance(m, ToolMessage)]
+    assert [(m.call_id, m.is_error) for m in answers] == [(first, True), (second, is_error)]
