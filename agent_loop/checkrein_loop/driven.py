@@ -227,7 +227,7 @@ class Driven:
 
     def fail(self, reason: Reason) -> None:
         """End the open turn from outside for this reason; a cancel or an error that came before stays."""
-        if self.failure is None and self._scope is not None:
+        if not self.cancelled and self._scope is not None:
             self.failure = reason
             self._scope.cancel()
 

@@ -177,6 +177,8 @@ class _Run(Struct):
                 await agent.flush("call")
             except GateClosed as exc:
                 return error_outcome("NOT_STARTED", f"the tool was not started: {describe(exc)}")
+            if agent.cancelled:  # a flush may shield itself as well
+                return not_started()
         deadline = None if tool.timeout_s is None else monotonic() + tool.timeout_s
         context = ToolContext(
             agent, agent.session, call.call_id, self.attempts, agent.workspace, deadline, self.progress, self.nested

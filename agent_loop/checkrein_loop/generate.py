@@ -106,7 +106,7 @@ async def retry_or_fail(agent: LoopAgent, turn: int, step: int, error: ProviderE
         retry, _ = await agent.hooks.first(chain, agent.session, args, _valid_retry)
         if retry is not None and attempt >= MAX_ATTEMPTS:
             said = f"{MAX_ATTEMPTS} attempts failed, as many as one step has; the last one: {describe(error)}"
-            raise StepFailed(Reason("error", error="generate", code="ATTEMPTS", message=said))
+            raise StepFailed(Reason("error", error=error.kind, code="ATTEMPTS", message=said))
         if retry is not None:
             if retry.after_s > 0:
                 await anyio.sleep(retry.after_s)

@@ -214,21 +214,25 @@ class Prompt:
             system = [parts.of(part).id for part in request.system]
             tools = [parts.of(schema).id for schema in request.tools]
             fields = (request.provider, request.model, request.settings, system, tools)
+            self._log_parts(agent, request, system, tools)  # a header may be in the log whose parts are lost (L7)
             if known is None or (known.provider, known.model, known.settings, known.system, known.tools) != fields:
                 known = self._log(agent, request, turn, step, fields)
             self._head = header_bytes(request, system, tools)
             self._last = now
         return known.seq, self._head
 
-    def _log(self, agent: LoopAgent, request: Request, turn: int, step: int, fields: Any) -> RequestHeader:
+    def _log_parts(self, agent: LoopAgent, request: Request, system: list[str], tools: list[str]) -> None:
         session = agent.session
-        provider, model, settings, system, tools = fields
         written = session.state.parts
         kinds: list[tuple[str, list[str], Any]] = [("system", system, request.system), ("tool", tools, request.tools)]
         for kind, ids, parts in kinds:
             for part, content in zip(ids, parts, strict=True):
                 if part not in written:
                     session.append(PromptPart(id=part, kind=kind, content=agent.harness.parts.of(content).plain))
+
+    def _log(self, agent: LoopAgent, request: Request, turn: int, step: int, fields: Any) -> RequestHeader:
+        session = agent.session
+        provider, model, settings, system, tools = fields
         reason = "initial" if session.state.header is None else "resume" if self._last is None else "change"
         return session.append(
             RequestHeader(

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import anyio
 
-from .calls import Call, Outcome, error_outcome
+from .calls import Call, Outcome, check_members, error_outcome
 from .errors import AlreadyBegun, PluginFault
 from .owner import Suspending, absorb, ours, stray
 from .wrapping import Wraps, wrapped
@@ -86,6 +86,7 @@ class _Stage:
         "open",
         "asked",
         "proceeding",
+        "got",
         "waits",
     )
 
@@ -115,6 +116,7 @@ class _Stage:
         self.open = True
         self.asked = 0
         self.proceeding = 0
+        self.got: Outcome | None = None  # what the rest of the chain came to last: it is checked already
         self.waits = False  # whether something suspended since the clock stands still, or it ran before
 
     async def run(self) -> Outcome:
@@ -123,7 +125,8 @@ class _Stage:
         began = perf_counter()
         try:
             out = await self._within(impl.call(self.agent, self.call, self.proceed))
-            _outcome(out)
+            if out is not self.got:
+                _outcome(out)
             if (left := await stray()) is not None:
                 raise left
         except BaseException as exc:
@@ -171,7 +174,8 @@ class _Stage:
             self.chain.impls[self.index].changes += 1
         scope = self.scope
         if scope is None:
-            return await self.next(self.index + 1, call, changed)
+            self.got = await self.next(self.index + 1, call, changed)
+            return self.got
         if not self.proceeding:
             self.waits = scope.deadline != inf
             if self.waits:
@@ -179,7 +183,8 @@ class _Stage:
                 scope.deadline = inf
         self.proceeding += 1
         try:
-            return await self.next(self.index + 1, call, changed)
+            self.got = await self.next(self.index + 1, call, changed)
+            return self.got
         finally:
             self.proceeding -= 1
             if not self.proceeding and self.waits:  # the hook itself may be suspended already, in another task
@@ -189,6 +194,7 @@ class _Stage:
 def _outcome(value: Any) -> None:
     if not isinstance(value, Outcome):
         raise TypeError(f"expected an Outcome (as proceed returns), got {type(value).__name__}")
+    check_members(value)
 
 
 def refused(fault: BaseException, begun: bool) -> Outcome:

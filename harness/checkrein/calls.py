@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from msgspec import Struct
+from msgspec import Struct, convert, to_builtins
+from msgspec.structs import replace
 
 from .events import ToolErrorInfo
 from .messages import Block, Content, TextBlock, as_content
@@ -13,7 +14,7 @@ from .messages import Block, Content, TextBlock, as_content
 if TYPE_CHECKING:
     from .tools import Tool
 
-__all__ = ["Call", "Outcome", "Proceed", "CODES", "error_outcome"]
+__all__ = ["Call", "Outcome", "Proceed", "CODES", "check_members", "error_outcome"]
 
 CODES = (
     "NOT_STARTED",
@@ -98,6 +99,17 @@ class Outcome(Struct, frozen=True):
     def of(cls, content: str | Block | Sequence[Block], **members: Any) -> Outcome:
         """An outcome of any content."""
         return cls(as_content(content), **members)
+
+
+def check_members(outcome: Outcome) -> None:
+    """Refuse a member of another type: constructors check nothing, and the log would not be readable (L5).
+
+    Its `value` is any JSON, and is looked at where it is logged.
+
+    Raises:
+        TypeError, ValueError: with the member's path.
+    """
+    convert(to_builtins(replace(outcome, value=None)), Outcome)
 
 
 Proceed: TypeAlias = Callable[[Call], Awaitable[Outcome]]

@@ -90,7 +90,7 @@ class History:
         self._names: dict[str, str] = {}
         self._got: dict[str, ToolMessage] = {}  # results that came before an earlier sibling's
         self._begun: dict[str, None] = {}  # a dict takes a quarter of a set's memory while it is empty
-        self._ended: dict[str, Content] = {}  # what a tool/end said, used if its tool/result never comes
+        self._ended: dict[str, tuple[Content, bool]] = {}  # what a tool/end said, used if its tool/result never comes
         self._held: list[tuple[int, Content]] = []  # what plugins say while calls are open, told behind the results
         self._ids: dict[str, None] = {}
         self._answer_seq = -1
@@ -162,10 +162,10 @@ class History:
         if call_id in self._names:
             self._begun[call_id] = None
 
-    def ended(self, call_id: str, content: Content) -> None:
+    def ended(self, call_id: str, content: Content, is_error: bool) -> None:
         """Note a `tool/end`: it becomes the result if no `tool/result` comes."""
         if call_id in self._names:
-            self._ended[call_id] = content
+            self._ended[call_id] = content, is_error
 
     def result(
         self, seq: int, call_id: str, content: Sequence[Block], is_error: bool, provider_call_id: str | None
@@ -223,7 +223,8 @@ class History:
 
     def _missing(self, call_id: str) -> ToolMessage:
         if call_id in self._ended:
-            return ToolMessage(call_id, self._names[call_id], visible(self._ended[call_id]) or [TextBlock(NO_OUTPUT)])
+            content, is_error = self._ended[call_id]
+            return ToolMessage(call_id, self._names[call_id], visible(content) or [TextBlock(NO_OUTPUT)], is_error)
         code = "OUTCOME_UNKNOWN" if call_id in self._begun else "NOT_STARTED"
         return ToolMessage(call_id, self._names[call_id], [TextBlock(WORDS[code])], True)
 

@@ -70,7 +70,7 @@ __all__ = [
 ]
 
 FORMAT = 1
-DERIVATION = 1
+DERIVATION = 1  # whoever writes it names it: what a line leaves out is 1 for ever, also when this has grown
 
 
 # --- the session -----------------------------------------------------------------------------------
@@ -85,7 +85,7 @@ class SessionCreated(Marked, frozen=True, kw_only=True, tag="session/created", g
     cwd: str = ""
     origin: dict[str, Any] | None = None
     version: str = ""
-    derivation: int = DERIVATION
+    derivation: int = 1
     plugins: list[dict[str, str]] = []
     config: str = ""
 
@@ -94,7 +94,7 @@ class SessionResumed(Marked, frozen=True, kw_only=True, tag="session/resumed", g
     """A process opened the session to continue it."""
 
     version: str = ""
-    derivation: int = DERIVATION
+    derivation: int = 1
     plugins: list[dict[str, str]] = []
     config: str = ""
 
@@ -244,7 +244,7 @@ class RequestEnd(Marked, frozen=True, kw_only=True, tag="request/end", gc=False)
     error: ErrorInfo | None = None
     usage: Usage | None = None
     ttft_ms: int | None = None
-    duration_ms: int = 0
+    duration_ms: int | None = None
     request_id: str | None = None
     lenient_finish: bool = False
 

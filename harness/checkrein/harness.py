@@ -290,7 +290,7 @@ class Harness:
     @cached_property
     def _facts(self) -> dict[str, Any]:  # one for all sessions: with ten plugins it is a fifth of an idle agent
         plugins = [{"name": r.name, "version": r.version} for r in self.plugins.reports if r.state == "loaded"]
-        return {"version": __version__, "plugins": plugins, "config": self.config_hash}
+        return {"version": __version__, "derivation": ev.DERIVATION, "plugins": plugins, "config": self.config_hash}
 
     def watch_idle(self, watch: Callable[[Harness], Coroutine[Any, Any, None]]) -> None:
         """Run the loop's watch over hanging streams, unless it runs; it ends when no agent runs."""

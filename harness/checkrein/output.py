@@ -15,7 +15,7 @@ from typing import Any, TypeAlias
 
 import msgspec
 
-from .calls import Outcome, error_outcome
+from .calls import Outcome, check_members, error_outcome
 from .codec import plain
 from .errors import NotPlainJSON, ToolError
 from .events import ToolErrorInfo
@@ -129,6 +129,7 @@ def _no_json(value: Any, why: str) -> Outcome:
 def _checked(outcome: Outcome) -> Outcome:
     """An outcome made by a tool or plugin, its text cleaned, refused where the log could not hold it."""
     try:
+        check_members(outcome)
         content: list[Block] = []
         total = outcome.cleaned or 0
         for block in outcome.content:

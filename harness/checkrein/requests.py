@@ -136,7 +136,7 @@ def rebuild(events: Sequence[AnyEvent], seq: int) -> tuple[Request, str]:
         The request, and its digest computed anew: it equals the recorded one, or the log was changed.
 
     Raises:
-        ValueError: there is no `request/start` at seq, or its header is not in the log.
+        ValueError: there is no `request/start` at seq, or its header or a part of its prompt is not in the log.
     """
     state = State()
     headers: dict[int, RequestHeader] = {}
@@ -155,13 +155,16 @@ def _rebuilt(state: State, start: RequestStart, headers: dict[int, RequestHeader
     header = headers.get(start.header)
     if header is None:
         raise ValueError(f"the request/header at seq {start.header} is not in the log")
+    lost = [part for part in (*header.system, *header.tools) if part not in state.parts]
+    if lost:
+        raise ValueError(f"the prompt/part {', '.join(lost)} of the request at seq {start.seq} is not in the log")
     history: History = state.history
     view = history.view()
     request = Request(
         model=header.model,
         messages=apply_edits(start.edits, view, history.seqs),
-        system=tuple(str(state.parts.get(part, "")) for part in header.system),
-        tools=tuple(msgspec.convert(state.parts.get(part), ToolSchema) for part in header.tools),
+        system=tuple(str(state.parts[part]) for part in header.system),
+        tools=tuple(msgspec.convert(state.parts[part], ToolSchema) for part in header.tools),
         settings=header.settings,
         provider=header.provider,
         seqs=history.seqs[: len(view)],

@@ -25,13 +25,14 @@ from .state import (
     leave_step,
     need_step,
     need_turn,
+    number_of,
     open_step,
     refuse,
 )
 
 __all__ = ["FOLD", "RULES", "check", "apply", "fold_all"]
 
-FOLD = 2
+FOLD = 3
 """The fold's number. Raise it whenever some log folds to another state than before, or snapshot.py carries it otherwise
 (a test notices most of it): what was kept of an older fold is then not used."""
 
@@ -111,13 +112,18 @@ def check_accepted(state: State, event: ev.InboxAccepted) -> None:
 def apply_accepted(state: State, event: ev.InboxAccepted) -> None:
     if event.id in state.claimed or event.id in state.discarded:
         return
-    number = event.id[1:]
-    state.inputs = max(state.inputs + 1, int(number) if number.isdecimal() and len(number) < 19 else 0)
+    state.inputs += 1
+    known_input(state, event.id)
     state.pending[event.id] = Pending(
         event.id, event.kind, event.content, event.source, event.own_turn, event.options or {}, event.seq
     )
     if event.key is not None:
         state.keys.setdefault(event.key, event.id)
+
+
+def known_input(state: State, input_id: str) -> None:
+    """Number on behind an input, also one whose acceptance is lost: no other one may get its id (R1)."""
+    state.inputs = max(state.inputs, number_of(input_id))
 
 
 def check_pending(state: State, event: Any) -> None:
@@ -128,16 +134,21 @@ def check_pending(state: State, event: Any) -> None:
 def apply_replaced(state: State, event: ev.InboxReplaced) -> None:
     if (entry := state.pending.get(event.id)) is not None:
         entry.content = event.content
+    else:
+        known_input(state, event.id)
 
 
 def apply_discarded(state: State, event: ev.InboxDiscarded) -> None:
     if state.pending.pop(event.id, None) is not None:
         state.discarded[event.id] = event.reason
+    else:
+        known_input(state, event.id)
 
 
 def claim(state: State, input_id: str | None, turn: int) -> None:
     if input_id is not None and input_id not in state.discarded:
-        state.pending.pop(input_id, None)
+        if state.pending.pop(input_id, None) is None:
+            known_input(state, input_id)
         state.claimed.setdefault(input_id, turn)
 
 

@@ -8,7 +8,7 @@ from . import events as ev
 from .eventtypes import Balance
 from .lenient import loose_content
 from .messages import TextBlock
-from .state import CallState, State, refuse
+from .state import CallState, State, number_of, refuse
 
 # --- calls ------------------------------------------------------------------------------------------
 
@@ -71,7 +71,7 @@ def check_end(state: State, event: ev.ToolEnded) -> None:
 def apply_end(state: State, event: ev.ToolEnded) -> None:
     if (call := state.calls.get(event.call_id)) is not None:
         call.end = event
-        state.history.ended(event.call_id, event.content)
+        state.history.ended(event.call_id, event.content, event.is_error)
 
 
 def check_result(state: State, event: ev.ToolResulted) -> None:
@@ -114,7 +114,7 @@ def check_asked(state: State, event: ev.ApprovalAsked) -> None:
 
 def apply_asked(state: State, event: ev.ApprovalAsked) -> None:
     state.approvals[event.id] = event
-    state.approvals_asked += 1
+    state.approvals_asked = max(state.approvals_asked + 1, number_of(event.id))  # some may be lost (R1)
 
 
 def check_decided(state: State, event: ev.ApprovalDecided) -> None:
@@ -123,7 +123,8 @@ def check_decided(state: State, event: ev.ApprovalDecided) -> None:
 
 
 def apply_decided(state: State, event: ev.ApprovalDecided) -> None:
-    state.approvals.pop(event.id, None)
+    if state.approvals.pop(event.id, None) is None:
+        state.approvals_asked = max(state.approvals_asked, number_of(event.id))
     if event.outcome == "allowed_rule" and event.rule is not None:
         state.allowed_rules.append(event.rule)
 

@@ -173,6 +173,7 @@ def _create(copy: Session, parent: str, seq: int) -> None:
             format=ev.FORMAT,
             session=copy.id,
             version=__version__,
+            derivation=ev.DERIVATION,
             origin={"kind": "fork", "session": parent, "seq": seq},
             **members,
         )

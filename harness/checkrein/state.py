@@ -16,6 +16,7 @@ __all__ = [
     "State",
     "CallState",
     "Pending",
+    "number_of",
     "refuse",
     "need_turn",
     "need_step",
@@ -143,9 +144,16 @@ class State:
 
     @property
     def open_calls(self) -> list[CallState]:
-        """Calls of the open step without a result: nested ones first, then in model order."""
+        """Calls of the open step without a result: nested ones first, each before its parent, then in model order."""
         left = [call for call in self.calls.values() if not call.resulted]
-        return [c for c in left if c.parent is not None] + [c for c in left if c.parent is None]
+        # A call is known before those that are nested in it.
+        return [c for c in reversed(left) if c.parent is not None] + [c for c in left if c.parent is None]
+
+
+def number_of(id_: str) -> int:
+    """The number in an id of ours, as 7 in `i7`; 0 if it is none that we could go on from."""
+    number = id_[1:]
+    return int(number) if number.isdecimal() and len(number) < 19 else 0
 
 
 def refuse(rule: str, event: Any, why: str) -> InvariantViolation:

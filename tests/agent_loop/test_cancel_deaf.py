@@ -109,6 +109,26 @@ def test_C1_a_deaf_provider_is_named(run, scripted):
     assert [(f.plugin, f.hook) for f in of(agent, "plugin/fault")] == [("scripted", "cancel")]
 
 
+@pytest.mark.parametrize("how", ["cancel", "dispose"])
+def test_T4_a_stream_that_does_not_hear_a_cancel_is_no_error(run, scripted, how):
+    """It brought nothing for longer than `limits.stream_idle_s`, but the turn was ended before: it says by whom."""
+    model = scripted([wait(_shielded), text("late")])
+
+    async def main() -> Any:
+        async with Agent(model) as agent:
+            agent.harness.stream_idle_s = 2
+            receipt = agent.send("go")
+            await anyio.sleep(1)
+            if how == "cancel":
+                agent.cancel()
+                await receipt.result()
+            else:
+                await agent.dispose()
+            return agent
+
+    assert reasons(run(main)) == ["cancelled" if how == "cancel" else "disposed"]
+
+
 async def _shielded() -> None:
     with anyio.CancelScope(shield=True):
         await anyio.sleep(5)
@@ -168,9 +188,9 @@ def test_C5_disposal_does_not_wait_for_ever_for_deaf_code(run, scripted):
     assert got in (["disposed"], ["AgentDisposed"])
 
 
-@pytest.mark.parametrize("who", ["guard", "approver"])
-def test_C2_no_tool_begins_behind_a_guard_or_approver_that_is_deaf(run, scripted, who):
-    """The turn was cancelled while it was asked, in a shield: it may allow the call then, it does not begin."""
+@pytest.mark.parametrize("who", ["guard", "approver", "store"])
+def test_C2_no_tool_begins_behind_what_is_deaf_before_it(run, scripted, who):
+    """The turn was cancelled while it was asked or flushed, in a shield: all may allow the call, it does not begin."""
     ran: list[str] = []
 
     @tool
@@ -191,10 +211,15 @@ def test_C2_no_tool_begins_behind_a_guard_or_approver_that_is_deaf(run, scripted
     async def guard() -> Any:
         if who == "approver":
             return Ask("may it act?")
-        return await shielded()
+        return await shielded() if who == "guard" else None
+
+    async def flush(gate: str) -> None:
+        if who == "store" and gate == "call":
+            await shielded()
 
     async def main() -> Any:
-        async with Agent(scripted(call("act")), tools=[act], plugins=[plugin(tools_guard=guard)]) as agent:
+        probe = plugin(tools_guard=guard, session_flush=flush)
+        async with Agent(scripted(call("act")), tools=[act], plugins=[probe]) as agent:
             agent.harness.provide(Approver, Allows())
             receipt = agent.send("go")
             await anyio.sleep(0.2)

@@ -85,6 +85,33 @@ def test_C2_a_worker_threads_late_result_is_dropped_with_an_event(run, scripted)
     assert [e.call_id for e in of(agent, "tool/late")] == ["c1.1.1"]
 
 
+def test_O13_what_a_thread_returns_behind_the_disposal_is_not_logged(run, scripted):
+    """Nothing but closing events follows a disposal; the thread is only let go."""
+    gate, entered, left = threading.Event(), threading.Event(), threading.Event()
+
+    @tool
+    def block() -> str:
+        """Block."""
+        entered.set()
+        gate.wait(10)
+        left.set()
+        return "late"
+
+    async def main() -> Any:
+        async with Agent(scripted(call("block")), tools=[block]) as agent:
+            agent.send("go")
+            while not entered.is_set():
+                await anyio.sleep(0.01)
+            await agent.dispose()
+            count = len(agent.session.events)
+            gate.set()
+            while not left.is_set() or agent.harness.threads.busy:
+                await anyio.sleep(0.01)
+            return agent.session.events[count:]
+
+    assert run(main) == []
+
+
 def test_C2_a_thread_that_asks_hears_that_it_is_cancelled(run, scripted):
     """`ToolContext.cancelled()` is for threads."""
     from checkrein import ToolContext

@@ -241,6 +241,31 @@ def test_I3_a_store_that_refuses_an_input_discards_it_visibly(run, scripted):
     assert "disk full" in of(agent, "inbox/discarded")[0].reason
 
 
+def test_I2_what_is_sent_while_the_driver_gives_up_is_taken(run, scripted):
+    """A plugin sends again what a store refused: the driver that leaves sees it, and the next one begins the turn."""
+    full, sent = [True], []
+
+    def flush(gate: str) -> None:
+        if gate == "input" and full:
+            full.clear()
+            raise OSError("disk full")
+
+    def again(event: Any) -> None:
+        if event.type == "inbox/discarded":
+            sent.append(made[0].send("again"))
+
+    made: list[Any] = []
+
+    async def main() -> Any:
+        async with Agent(scripted("ok"), plugins=[plugin(session_flush=flush, session_event=again)]) as agent:
+            made.append(agent)
+            agent.send("a")
+            await agent.idle()
+            return sent[0].status.turn
+
+    assert run(main) == 1
+
+
 def test_I3_withdrawn_while_it_is_flushed_begins_no_turn(run, scripted):
     """The driver looks again behind the flush: a turn without input does not exist."""
     model = scripted("ok")

@@ -187,6 +187,28 @@ def test_C10_an_interrupt_while_a_failed_stream_is_closed_reaches_the_waiter(run
     assert not of(agent, "plugin/fault")
 
 
+def test_T4_C10_an_interrupt_behind_a_cancel_leaves_its_cause(run, scripted):
+    """The first cause wins; the interrupt is raised in the waiter all the same."""
+
+    async def main() -> Any:
+        async with Agent(scripted(call("act")), tools=[act]) as agent:
+            made.append(agent)
+            with pytest.raises(KeyboardInterrupt):
+                await agent.run("go")
+            return of(agent, "turn/end")[0].reason
+
+    made: list[Any] = []
+
+    @tool
+    async def act() -> None:
+        """Act."""
+        made[0].cancel()
+        raise KeyboardInterrupt
+
+    reason = run(main)
+    assert (reason.kind, reason.cause.kind) == ("cancelled", "user")
+
+
 def test_C10_the_other_observers_are_called_before_it_goes_on(run, scripted):
     """One observer's KeyboardInterrupt starves no other."""
     model = scripted("x")

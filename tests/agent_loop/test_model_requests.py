@@ -337,8 +337,8 @@ def test_M9_the_first_answer_wins_and_none_fails_the_turn(run, scripted):
 
 
 def test_M9_a_plugin_that_always_retries_is_bounded(run, scripted):
-    """Attempts have a limit of their own; nobody waits behind the last, and its error is told."""
-    model = scripted(forever(error("SERVER", "the disk is full")))
+    """Attempts have a limit of their own; nobody waits behind the last, and the reason says why it failed."""
+    model = scripted(forever([text("so"), error("SERVER", "the disk is full")]))
 
     async def main() -> Any:
         last = lambda attempt: Retry(after_s=1_000.0 if attempt == 20 else 0.0)  # noqa: E731
@@ -347,7 +347,7 @@ def test_M9_a_plugin_that_always_retries_is_bounded(run, scripted):
             return await agent.run("go"), anyio.current_time() - began
 
     result, took_s = run(main)
-    assert (result.reason.error, result.reason.code) == ("generate", "ATTEMPTS")
+    assert (result.reason.error, result.reason.code) == ("stream", "ATTEMPTS")
     assert "the disk is full" in result.reason.message
     assert took_s < 100.0
     assert len(model.requests) == 20

@@ -9,7 +9,8 @@ import anyio
 import pytest
 from loopkit import add, of, plugin, requested, results
 
-from checkrein import Agent, Ask, Continue, Deny, ProviderError, Retry, Stop, TextDelta, ThinkingDelta
+from checkrein import Agent, Ask, Continue, Deny, ProviderError, Retry, Stop, TextDelta, ThinkingDelta, tool
+from checkrein.calls import Outcome
 from checkrein.chunks import (
     CallChunk,
     FinishChunk,
@@ -21,6 +22,7 @@ from checkrein.chunks import (
 )
 from checkrein.codec import decode
 from checkrein.events import Cause
+from checkrein.messages import AssistantMessage, TextBlock
 from checkrein.testing import call, error
 from checkrein.testing.script import hang
 
@@ -115,6 +117,44 @@ def test_H1_a_guards_vote_with_a_wrong_member_refuses_the_call(run, scripted, ma
     agent = run(main)
     assert results(agent) == [("c1.1.1", "REFUSED_BY_FAULT")]
     assert [fault.plugin for fault in of(agent, "plugin/fault")] == ["probe"]
+
+
+OUTCOMES = {
+    "content": lambda: Outcome("text"),
+    "text": lambda: Outcome([TextBlock(3)]),
+    "is_error": lambda: Outcome.text("x", is_error="yes"),
+    "error": lambda: Outcome.text("x", error="E"),
+    "decision": lambda: Outcome.text("x", decision=5),
+    "by": lambda: Outcome.text("x", by=5),
+    "cleaned": lambda: Outcome.text("x", cleaned="a"),
+}
+
+
+@pytest.mark.parametrize("who", ["instead", "behind", "tool"])
+@pytest.mark.parametrize("make", OUTCOMES.values(), ids=OUTCOMES)
+def test_L5_an_outcome_with_a_wrong_member_is_no_result(run, scripted, make, who):
+    """The result that is logged instead says so, and can be read again; it was lost with a resume, or `internal`."""
+
+    @tool(name="add")
+    async def odd(a: int, b: int) -> Any:
+        """Add."""
+        return make() if who == "tool" else 3
+
+    async def execute(call: Any, proceed: Any) -> Any:
+        if who != "instead":
+            outcome = await proceed(call)
+        return outcome if who == "tool" else make()
+
+    async def main() -> Any:
+        model = scripted(call("add", {"a": 1, "b": 2}), "ok")
+        async with Agent(model, tools=[odd], plugins=[plugin(tools_execute=execute)]) as agent:
+            return agent, await agent.run("go")
+
+    agent, result = run(main)
+    assert result.reason.kind == "completed"
+    code = {"instead": "REFUSED_BY_FAULT", "behind": "WITHHELD_BY_FAULT", "tool": "TOOL_ERROR"}[who]
+    assert results(agent) == [("c1.1.1", code)]
+    assert [type(decode(line)) for line in agent.session.lines] == [type(event) for event in agent.session.events]
 
 
 @pytest.mark.parametrize(
@@ -244,3 +284,33 @@ def test_M9_a_provider_that_raises_when_it_is_called_is_not_watched_as_a_stream(
 
     result = run(main)
     assert (result.reason.kind, result.text) == ("completed", "at last")
+
+
+def test_M7_a_call_that_a_plugin_gives_twice_gets_an_id_of_its_own(run, scripted):
+    """step_result puts the model's own call into the answer again: two calls, two ids, two results."""
+
+    def twice(message: AssistantMessage) -> Any:
+        return AssistantMessage([*message.calls, *message.calls]) if message.calls else None
+
+    async def main() -> Any:
+        model = scripted(call("add", {"a": 1, "b": 2}), "ok")
+        async with Agent(model, tools=[add], plugins=[plugin(step_result=twice)]) as agent:
+            (await agent.run("go")).check()
+            return agent
+
+    assert results(run(main)) == [("c1.1.1", "ok"), ("c1.1.2", "ok")]
+
+
+def test_M9_a_retry_of_who_cancels_the_turn_is_none(run, scripted):
+    """The cancel is looked at behind request_error: no further attempt is begun, or logged."""
+
+    def leave(agent: Any) -> Retry:
+        agent.cancel()
+        return Retry()
+
+    async def main() -> Any:
+        async with Agent(scripted(error("boom"), "never"), plugins=[plugin(request_error=leave)]) as agent:
+            return agent, await agent.run("go")
+
+    agent, result = run(main)
+    assert (result.reason.kind, len(of(agent, "request/start"))) == ("cancelled", 1)

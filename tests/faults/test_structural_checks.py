@@ -15,9 +15,11 @@ from checkrein.events import (
     RequestEnd,
     RequestStart,
     StepStart,
+    ToolCalled,
+    ToolStarted,
     TurnStart,
 )
-from checkrein.messages import TextBlock
+from checkrein.messages import CallBlock, TextBlock
 from checkrein.session import Session
 
 TRIGGER = {"kind": "input", "ids": []}
@@ -79,3 +81,20 @@ def test_L3_O21_one_compaction_at_a_time() -> None:
     refused(session, "O21", CompactionStart, id="k2", range=(0, 0))
     session.append(CompactionEnd(id="k1", range=(0, 0), outcome="ok"))
     session.append(CompactionStart(id="k2", range=(0, 0)))
+
+
+def test_L3_O4_attempts_of_a_request_and_of_a_call_are_consecutive() -> None:
+    session = Session("s")
+    session.append(TurnStart(turn=1, trigger=TRIGGER))
+    session.append(StepStart(turn=1, step=1))
+    request = {"turn": 1, "step": 1, "header": 0, "messages": 1, "digest": ""}
+    for attempt in (0, 2):
+        refused(session, "O4", RequestStart, attempt=attempt, **request)
+    asked(session, 1, "ok")
+    session.append(AssistantAnswer(turn=1, step=1, content=[CallBlock("c1.1.1", "act", "{}")]))
+    session.append(ToolCalled(turn=1, step=1, call_id="c1.1.1", name="act"))
+    call = {"turn": 1, "step": 1, "call_id": "c1.1.1", "effect": "idempotent"}
+    for attempt in (0, 2):
+        refused(session, "O4", ToolStarted, attempt=attempt, **call)
+    session.append(ToolStarted(attempt=1, **call))
+    refused(session, "O4", ToolStarted, attempt=1, **call)
