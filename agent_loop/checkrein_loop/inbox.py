@@ -97,7 +97,7 @@ class Inbox:
         for _, input_id, its_key in self._uncommitted():
             if its_key == key:
                 return input_id
-        return self.agent.session.state.keys.get(key)
+        return self.agent.session.state.keyed(key)
 
     def _uncommitted(self) -> list[tuple[Any, str, str | None]]:
         if self._coming:

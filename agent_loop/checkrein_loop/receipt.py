@@ -95,7 +95,7 @@ class LoopReceipt:
             await agent.moved()
 
     def _discarded(self, reason: str) -> AgentError | GateClosed:
-        if reason.startswith("the store did not take"):
+        if GateClosed.said(reason):
             return GateClosed("input", reason.partition(": ")[2])
         return AgentError(f"input {self._id} was discarded: {reason}")
 

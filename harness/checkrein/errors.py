@@ -214,6 +214,9 @@ class SessionLocked(StoreError):
     """Another process writes this session (R3)."""
 
 
+_NOT_TAKEN = "the store did not take"
+
+
 class GateClosed(StoreError):
     """A flush failed or passed its deadline: what depends on it is not done (R4).
 
@@ -223,8 +226,13 @@ class GateClosed(StoreError):
     """
 
     def __init__(self, gate: str, message: str) -> None:
-        super().__init__(f"the store did not take the events before {gate}: {message}")
+        super().__init__(f"{_NOT_TAKEN} the events before {gate}: {message}")
         self.gate = gate
+
+    @staticmethod
+    def said(reason: str) -> bool:
+        """Whether the reason of a discarded input is what this error said."""
+        return reason.startswith(_NOT_TAKEN)
 
 
 class AgentError(CheckreinError):

@@ -117,8 +117,8 @@ def apply_accepted(state: State, event: ev.InboxAccepted) -> None:
     state.pending[event.id] = Pending(
         event.id, event.kind, event.content, event.source, event.own_turn, event.options or {}, event.seq
     )
-    if event.key is not None:
-        state.keys.setdefault(event.key, event.id)
+    if event.key is not None and state.keyed(event.key) is None:
+        state.keys[event.key] = event.id
 
 
 def known_input(state: State, input_id: str) -> None:

@@ -8,7 +8,7 @@ from msgspec import Struct
 
 from . import events as ev
 from .derive import History
-from .errors import InvariantViolation
+from .errors import GateClosed, InvariantViolation
 from .eventtypes import Balance, EventType
 from .messages import Content, Source, Usage
 
@@ -141,6 +141,11 @@ class State:
     def members(self) -> dict[str, Any]:
         """All projections by name, to compare two folds."""
         return {name: getattr(self, name) for name in self.__slots__}
+
+    def keyed(self, key: str) -> str | None:
+        """The input that was accepted with a client's key (I3); none that the store did not take: it may come again."""
+        input_id = self.keys.get(key)
+        return None if input_id is None or GateClosed.said(self.discarded.get(input_id, "")) else input_id
 
     @property
     def open_calls(self) -> list[CallState]:

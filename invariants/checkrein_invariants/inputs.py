@@ -24,6 +24,7 @@ class Inputs(Fold):
         self._pending: dict[str, tuple[int, str | None, Any]] = {}  # id -> seq, kind, content
         self._settled: dict[str, int] = {}  # id -> seq of what took or discarded it
         self._keys: dict[str, int] = {}
+        self._key_of: dict[str, str] = {}  # of what is pending: once it is discarded, its client may try again
         self._due: list[str] = []  # the ids the open turn was started for
 
     def handlers(self) -> dict[str, Handler]:
@@ -46,8 +47,10 @@ class Inputs(Fold):
         if before is not None:
             self.report.add("O12", f"input {event.id} was accepted before", before)
             return
-        if event.key is not None and self._keys.setdefault(event.key, event.seq) != event.seq:
-            self.report.add("O12", f"input {event.id} repeats the key {event.key!r}", self._keys[event.key])
+        if event.key is not None:
+            self._key_of[event.id] = event.key
+            if self._keys.setdefault(event.key, event.seq) != event.seq:
+                self.report.add("O12", f"input {event.id} repeats the key {event.key!r}", self._keys[event.key])
         self._pending[event.id] = (event.seq, event.kind, event.content)
 
     def _replaced(self, event: Any) -> None:
@@ -60,6 +63,7 @@ class Inputs(Fold):
             self._not_pending(event)
 
     def _discarded(self, event: Any) -> None:
+        self._keys.pop(self._key_of.pop(event.id, ""), None)
         if self._pending.pop(event.id, None) is None:
             self._not_pending(event)
         elif event.id is not None:
@@ -84,6 +88,7 @@ class Inputs(Fold):
             return
         seq, kind, content = found
         self._settled[event.id] = event.seq
+        self._key_of.pop(event.id, None)
         if type(event) is Loose:
             return
         if kind is not None and kind not in _TAKES[event.type]:

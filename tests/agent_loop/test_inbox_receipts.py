@@ -13,6 +13,7 @@ from checkrein import Agent, AgentLike, GateClosed, Source
 from checkrein.errors import AgentError
 from checkrein.memory_store import MemoryStore
 from checkrein.messages import TextBlock
+from checkrein.session import Session
 from checkrein.testing import call, forever, text, wait
 from checkrein_loop.agent import LoopAgent
 
@@ -95,6 +96,31 @@ def test_I3_a_key_is_known_after_a_cancel_and_in_every_kind(run, scripted):
             return agent
 
     assert not of(run(main), "turn/start")
+
+
+def test_I3_a_client_may_send_again_what_the_store_did_not_take(run, scripted):
+    """It was told so; the second try, with the same key, is an input of its own, and the third is the second again."""
+    model = scripted("ok")
+    full = [True]
+
+    def flush(gate: str) -> None:
+        if gate == "input" and full:
+            raise OSError("disk full")
+
+    async def main() -> Any:
+        async with Agent(model, plugins=[plugin(session_flush=flush)]) as agent:
+            with pytest.raises(GateClosed, match="disk full"):
+                await agent.send("go", key="u7").result()
+            full.clear()
+            second = agent.send("go", key="u7")
+            assert (await second.result()).ok
+            assert agent.send("go", key="u7").id == second.id != "i1"
+            return agent
+
+    agent = run(main)
+    assert said(agent) == ["go"]
+    assert [event.id for event in of(agent, "inbox/accepted")] == ["i1", "i2"]
+    assert Session.load("again", agent.session.events, agent.session.lines).state.keys == {"u7": "i2"}
 
 
 def test_I3_two_sends_with_one_key_inside_an_observer(run, scripted):
