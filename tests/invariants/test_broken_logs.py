@@ -182,6 +182,11 @@ def _accepted_twice(log: LogBuilder) -> None:
     log.add(InboxAccepted, id="i1", kind="queued", content=[], source=Source("user"))
 
 
+def _key_twice(log: LogBuilder) -> None:
+    log.accept("once", key="k")
+    log.accept("again", key="k")
+
+
 def _refused(log: LogBuilder) -> None:
     log.change(find(log, ToolResulted, 3), error=ToolErrorInfo("x", "REFUSED_BY_FAULT"))
 
@@ -239,6 +244,7 @@ BROKEN: list[tuple[str, str, Callable[[LogBuilder], None]]] = [
     ("O12", "an input changed", edit(UserInput, 0, content=[])),
     ("O12", "an input discarded after it was taken", append("discard", "i1")),
     ("O12", "an id accepted twice", _accepted_twice),
+    ("O12", "a client's key twice", _key_twice),
     ("O12", "steering taken as user input", edit(InboxAccepted, 0, kind="context")),
     ("O16", "no header", drop(RequestHeader, 0)),
     ("O16", "another header", edit(RequestStart, 1, header=3)),
@@ -267,6 +273,16 @@ BROKEN: list[tuple[str, str, Callable[[LogBuilder], None]]] = [
 
 def test_the_whole_log_is_right() -> None:
     assert check(everything()) == []
+
+
+def test_O12_the_key_of_a_discarded_input_may_come_again() -> None:
+    """Its client was told that it was not taken, and tried once more; what was taken comes once."""
+    log = everything()
+    log.discard(log.accept("once", key="k"))
+    log.accept("again", key="k")
+    assert check(log) == []
+    log.accept("and again", key="k")
+    assert rules(log) == {"O12"}
 
 
 @pytest.mark.parametrize(("rule", "what", "break_it"), BROKEN, ids=[f"{r}-{w.replace(' ', '_')}" for r, w, _ in BROKEN])
