@@ -125,9 +125,14 @@ class Inbox:
         self.agent.session.append(InboxDiscarded(id=input_id, reason=clean(reason)[0]))
 
     def refuse(self, reason: str) -> None:
-        """Discard what a turn would take: the store did not take it (R4)."""
+        """Discard what a turn would take and the store did not (R4); what that has, and nobody waits for, is parked."""
+        session = self.agent.session
+        taken = session.writer.taken if session.writer is not None else 0
+        stored = session.events[taken - 1].seq if taken else -1
+        self.park()  # before an observer of what is discarded sends anything
         for entry in list(self._candidates()):
-            self.discard(entry.id, reason)
+            if entry.seq > stored or entry.id in self.waited:
+                self.discard(entry.id, reason)
 
     def _must_be_pending(self, input_id: str) -> None:
         if input_id not in self.agent.session.state.pending:

@@ -1,4 +1,4 @@
-"""C4: input accepted before a cancel is parked, and what a cancel between turns does."""
+"""C4: input accepted before a cancel is parked, and what a cancel between turns does; so is what a full store has (R4)."""
 
 from __future__ import annotations
 
@@ -278,3 +278,55 @@ def test_C4_a_driver_behind_a_closed_gate_does_not_spin(run, scripted):
             return await agent.run("c")
 
     assert run(main).ok
+
+
+class FillsUp(MemoryStore):
+    """Takes nothing more once it is full."""
+
+    full = False
+
+    def create(self, session_id: str, lines: Any) -> Any:
+        writer = super().create(session_id, lines)
+        append = writer.append
+
+        def checked(lines: Any) -> None:
+            if self.full:
+                raise OSError("disk full")
+            append(lines)
+
+        writer.append = checked  # type: ignore[method-assign]
+        return writer
+
+
+def test_I3_R4_a_store_that_fills_up_refuses_what_it_did_not_take_and_keeps_what_it_did(run, scripted):
+    """An input that was durable before stays pending, whatever the store does later; one with a waiter is told."""
+    model = scripted([wait(5), text("1")], "2")
+    store = FillsUp()
+    told: list[str] = []
+
+    async def waits(agent: Any) -> None:
+        with pytest.raises(GateClosed, match="disk full"):
+            await agent.run("waited for")
+        told.append("waited for")
+
+    async def main() -> Any:
+        async with Agent(model, store=store) as agent, anyio.create_task_group() as group:
+            agent.send("go")
+            await started(agent)
+            kept = agent.send("kept")
+            await kept.durable()
+            group.start_soon(waits, agent)
+            await anyio.sleep(1)
+            store.full = True
+            await agent.idle()
+            with pytest.raises(GateClosed, match="disk full"):
+                await agent.send("refused").result()
+            assert kept.status.state == "pending" and agent.status == "idle"
+            store.full = False
+            agent.wake()
+            assert (await kept.result()).text == "2"
+            return agent
+
+    agent = run(main)
+    assert (said(agent), told) == (["go", "kept"], ["waited for"])
+    assert [event.id for event in of(agent, "inbox/discarded")] == ["i3", "i4"]
