@@ -1,4 +1,4 @@
-"""C4: input accepted before a cancel is parked, and what a cancel between turns does; so is what a full store has (R4)."""
+"""C4, R4: input accepted before a cancel is parked, as is what a full store has; a cancel between turns."""
 
 from __future__ import annotations
 

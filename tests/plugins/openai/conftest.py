@@ -1,9 +1,11 @@
-"""Playing recorded bodies through the decoder and the one assembler."""
+"""Playing recorded bodies through the decoder and the one assembler; wirekit on the path."""
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,6 +15,8 @@ from checkrein.chunks import Assembler, Chunk
 from checkrein.errors import ProviderError
 from checkrein_openai.decode import Decoder
 from checkrein_openai.quirks import DEFAULTS, QuirkChanges
+
+sys.path.insert(0, str(Path(__file__).parent))
 
 
 @dataclass
