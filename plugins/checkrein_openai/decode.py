@@ -134,7 +134,7 @@ class Decoder:
                 raise self._malformed(f"expected a whole JSON answer, got one that cannot be read: {exc}") from None
             document = document[0] if isinstance(document, list) and document else document
             self._frame(document)
-            if not document.get("choices"):
+            if isinstance(document, dict) and not document.get("choices"):
                 raise from_document(document, request_id=self.request_id)
         elif self._parser is not None:
             for event in self._parser.end():
