@@ -61,7 +61,8 @@ class LoopReceipt:
     async def result(self) -> TurnResult:
         """Wait for the turn that took the input, flushed, and return its result.
 
-        A waiter that is cancelled withdraws the input, or cancels the turn and leaves after its end (C8).
+        A waiter that is cancelled withdraws the input, or cancels the turn and leaves after its end (C8); but not while
+        another one waits for the same input.
 
         Raises:
             AgentDisposed: the agent was disposed before a turn took it.
@@ -101,6 +102,8 @@ class LoopReceipt:
 
     async def _leave(self, cause: str) -> None:
         agent, status = self._agent, self.status
+        if cause == "task" and agent.inbox.waited.get(self._id, 0) > 1:
+            return  # somebody else waits for the same input: it is theirs as well
         if status.state == "pending":
             agent.inbox.discard(self._id, "its waiter was cancelled")
             return

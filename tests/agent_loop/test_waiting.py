@@ -108,6 +108,41 @@ def test_C8_a_cancelled_waiters_pending_input_is_withdrawn(run, scripted):
     assert "waiter" in of(agent, "inbox/discarded")[0].reason
 
 
+@pytest.mark.parametrize("place", ["pending", "in its turn"])
+def test_C8_a_cancelled_waiter_leaves_the_input_to_another_one(run, scripted, place):
+    """Two wait for one receipt: the first to be cancelled just goes, the last one takes the path of cancel."""
+    model = scripted([wait(5), text("1")], [wait(5), text("2")], hang())
+
+    async def main() -> Any:
+        async with Agent(model) as agent, anyio.create_task_group() as group:
+            if place == "pending":
+                agent.send("before")
+                await anyio.sleep(1)
+            receipt = agent.send("go")
+            results: list[Any] = []
+
+            async def stays() -> None:
+                results.append(await receipt.result())
+
+            group.start_soon(stays)
+            with anyio.move_on_after(1):
+                await receipt.result()
+            assert not of(agent, "inbox/discarded") and agent.cause is None
+            await agent.idle()
+            if place == "pending":
+                receipt = agent.send("and again")
+                async with anyio.create_task_group() as both:
+                    both.start_soon(receipt.result)
+                    both.start_soon(receipt.result)
+                    await anyio.sleep(1)
+                    both.cancel_scope.cancel()
+            return agent, results[0]
+
+    agent, result = run(main)
+    assert result.ok
+    assert reasons(agent) == (["completed", "completed", "cancelled"] if place == "pending" else ["completed"])
+
+
 def test_C8_a_waiter_leaves_a_deaf_turn_after_the_close_timeout(run, scripted):
     """Shielded, at most close_timeout_s (5)."""
     model = scripted(call("deaf"), "ok")
