@@ -45,6 +45,13 @@ def again(events: list[Any], backend: str = "asyncio") -> Any:
     return anyio.run(replay, events, backend=backend)
 
 
+def every_part(events: list[Any], step: int = 1) -> None:
+    """Replay a log that is cut anywhere, under virtual time: each part is equal, to its end."""
+    for keep in range(1, len(events) + 1, step):
+        report = run_virtual(replay, events[:keep], backend="asyncio")
+        assert report.equal and report.events == keep, f"{keep} events:\n{shown(report)}"
+
+
 def shown(report: Any) -> str:
     return "\n".join([str(report.stopped), *(f"{d.recorded}\n{d.replayed}" for d in report.differences)])
 
@@ -191,9 +198,7 @@ def test_R5_each_life_has_its_own_limits_and_what_they_allowed_is_in_the_log(nam
     for answers, options in LIVES[name]:
         run_virtual(partial(live, store, "s", *answers, **options), backend="asyncio")
     events = recover(store.read("s")).events
-    for keep in range(1, len(events) + 1):
-        report = again(events[:keep])
-        assert report.equal and report.events == keep, shown(report)
+    every_part(list(events))
 
 
 class Refuses:
@@ -225,9 +230,7 @@ def test_R5_a_plugin_that_refuses_an_answer_or_changes_what_is_sent_again(answer
             return agent.session.id
 
     events = recover(store.read(run_virtual(main, backend="asyncio"))).events
-    for keep in range(1, len(events) + 1):
-        report = again(events[:keep])
-        assert report.equal and report.events == keep, shown(report)
+    every_part(list(events))
 
 
 class FailsOnce:
@@ -256,9 +259,7 @@ def test_R5_a_turn_on_another_model_is_replayed_also_where_nothing_says_which_it
             return agent.session.id
 
     events = recover(store.read(run_virtual(main, backend="asyncio"))).events
-    for keep in range(1, len(events) + 1):
-        report = again(events[:keep])
-        assert report.equal and report.events == keep, shown(report)
+    every_part(list(events))
 
 
 @pytest.mark.parametrize("kind", ["hang", "cancelled"])
@@ -269,9 +270,7 @@ def test_R5_a_log_that_was_cut_anywhere_is_replayed_up_to_there(name, kind, made
         del made[:]
         run_virtual(world.run_script, world.SCRIPTS[name], Seams(FaultPlan(k=k, kind=kind)), backend="asyncio")
         events = list(made[0].events)
-        for keep in range(1, len(events), 2):
-            report = again(events[:keep])
-            assert report.equal and report.events == keep, f"fault at {k}, {keep} events:\n{shown(report)}"
+        every_part(events, step=2)
 
 
 @pytest.mark.checkrein_oracle_off(reason="the log was changed")
