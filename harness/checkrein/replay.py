@@ -11,7 +11,7 @@ in for the model, the tools and the plugins is replay_world.py; no provider, too
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import anyio
@@ -159,12 +159,17 @@ class Tape(Session):
         """The next recorded event."""
         return self.log[self.cursor] if self.cursor < len(self.log) and not self.over else None
 
-    def ahead(self) -> Sequence[AnyEvent]:
-        """The rest of the open turn: up to its end, if it has one."""
+    def ahead(self) -> Iterator[AnyEvent]:
+        """The rest of the open turn, up to its end, if it has one; read on only as far as needed."""
         for n in range(self.cursor, len(self.log)):
-            if type(self.log[n]) is ev.TurnEnd:
-                return self.log[self.cursor : n + 1]
-        return self.log[self.cursor :]
+            event = self.log[n]
+            yield event
+            if type(event) is ev.TurnEnd:
+                return
+
+    def ending(self) -> ev.TurnEnd | None:
+        """How the open turn ends, if it does."""
+        return next((event for event in self.ahead() if type(event) is ev.TurnEnd), None)
 
     def at(self, seq: int) -> AnyEvent | None:
         """The recorded event of this seq."""
@@ -226,10 +231,10 @@ class Tape(Session):
         if type(event) is ev.TurnEnd and event.reason.kind in OUTSIDE:
             self.cancel()
         elif type(event) is ev.TurnStart:
-            end = self.ahead()[-1]
+            end = self.ending()
             self._allow(
                 queue_mode="one" if len(event.trigger.get("ids", ())) == 1 else "all",
-                max_steps=(end.reason.max_steps or 0) if type(end) is ev.TurnEnd else 0,
+                max_steps=(end.reason.max_steps or 0) if end is not None else 0,
             )
 
     def _is_fed(self, event: AnyEvent) -> bool:
@@ -271,8 +276,8 @@ class Tape(Session):
     def cancel(self) -> None:
         """Somebody outside ended the turn here."""
         if self.agent is not None:
-            end = self.ahead()[-1] if self.ahead() else None
-            cause = end.reason.cause if type(end) is ev.TurnEnd else None
+            end = self.ending()
+            cause = end.reason.cause if end is not None else None
             self.agent.cancel(cause if cause is not None else "user")
 
     def stop_at(self, why: str, made: AnyEvent | None) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, suppress
+from itertools import takewhile
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import anyio
@@ -38,7 +39,7 @@ if TYPE_CHECKING:
 __all__ = ["world"]
 
 
-UNUSABLE = ("ConfigError", "CredentialsError")
+UNUSABLE = ("ConfigError", "CredentialsError")  # the codes of turns whose model could not be used
 
 
 @asynccontextmanager
@@ -145,10 +146,10 @@ class _Provider:
 
     async def _given_up(self) -> NoReturn:
         """The stream was left: by us, because it brought nothing, or because the turn was ended from outside."""
-        end = self._tape.ahead()[-1]
         if _is_retried(self._tape):
             raise ProviderError("the stream brought nothing", kind="timeout", code="IDLE")
-        if type(end) is ev.TurnEnd and end.reason.kind == "error":
+        end = self._tape.ending()
+        if end is not None and end.reason.kind == "error":
             raise ProviderError(end.reason.message or "", kind=end.reason.error or "stream", code=end.reason.code)
         await _stopped(self._tape)
 
@@ -166,7 +167,8 @@ class _Provider:
             content = [ThinkingBlock(index) for index in thinking]
             if said is not None:
                 content.append(TextBlock(said.text))
-        provider_ids = {e.call_id: e.provider_call_id for e in self._tape.ahead() if type(e) is ev.ToolCalled}
+        step = takewhile(lambda event: type(event) is not ev.StepEnd, self._tape.ahead())
+        provider_ids = {event.call_id: event.provider_call_id for event in step if type(event) is ev.ToolCalled}
         for index, block in enumerate(content):
             metadata = getattr(block, "provider_metadata", None)
             if isinstance(block, TextBlock):
@@ -319,9 +321,8 @@ class _Plugin:
             system = tuple(str(part.content) for part in parts if part.kind == "system")
             tools = tuple(msgspec.convert(part.content, ToolSchema) for part in parts if part.kind == "tool")
             return request.replace(system=system, tools=tools)
-        ahead = self._tape.ahead()
-        end = ahead[-1] if ahead else None
-        if type(end) is not ev.TurnEnd or end.reason.kind != "error":
+        end = self._tape.ending()
+        if end is None or end.reason.kind != "error":
             await _stopped(self._tape)
         return request.replace(messages=[])
 
@@ -374,12 +375,11 @@ class _Plugin:
         event = self._tape.current
         if type(event) is not ev.Decision:
             return None
-        ahead = self._tape.ahead()
         if event.outcome == "continue":
-            brought = next((e for e in ahead if type(e) is ev.ContextInput), None)
+            brought = next((e for e in self._tape.ahead() if type(e) is ev.ContextInput), None)
             return Continue(event.reason or "", brought.content if brought is not None else "?")
-        end = ahead[-1]
-        cause = end.reason.cause if type(end) is ev.TurnEnd else None
+        end = self._tape.ending()
+        cause = end.reason.cause if end is not None else None
         if cause is None:
             return Stop(event.reason or "")
         return Stop(event.reason or "", cause.which, cause.limit, cause.used)
