@@ -114,7 +114,7 @@ def test_C8_a_cancelled_waiter_leaves_the_input_to_another_one(run, scripted, pl
     model = scripted([wait(5), text("1")], [wait(5), text("2")], hang())
 
     async def main() -> Any:
-        async with Agent(model) as agent, anyio.create_task_group() as group:
+        async with Agent(model) as agent:
             if place == "pending":
                 agent.send("before")
                 await anyio.sleep(1)
@@ -124,11 +124,11 @@ def test_C8_a_cancelled_waiter_leaves_the_input_to_another_one(run, scripted, pl
             async def stays() -> None:
                 results.append(await receipt.result())
 
-            group.start_soon(stays)
-            with anyio.move_on_after(1):
-                await receipt.result()
-            assert not of(agent, "inbox/discarded") and agent.cause is None
-            await agent.idle()
+            async with anyio.create_task_group() as group:
+                group.start_soon(stays)
+                with anyio.move_on_after(1):
+                    await receipt.result()
+                assert not of(agent, "inbox/discarded") and agent.cause is None
             if place == "pending":
                 receipt = agent.send("and again")
                 async with anyio.create_task_group() as both:
