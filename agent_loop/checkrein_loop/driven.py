@@ -251,10 +251,8 @@ class Driven:
     async def settle_turn(self) -> None:
         """After turn/end: flush with a deadline; its failure is a fault, and the agent lives (T9)."""
         self.cause = self._scope = self.failure = None
-        chain = self.hooks.session_flush
         try:
-            if chain is not None:
-                await self.hooks.gather(chain, self.session, "turn_end", contained=True)
+            await self.flush("turn_end", contained=True)
         finally:
             self._settle()
             self._hand_over()
@@ -306,15 +304,17 @@ class Driven:
                 buffer.wake()
         self._hand_over()
 
-    async def flush(self, gate: str) -> None:
+    async def flush(self, gate: str, contained: bool = False) -> None:
         """A flush point (R4).
 
         Raises:
-            GateClosed: the events so far are not where they must be.
+            GateClosed: the events so far are not where they must be; not if that is contained.
         """
         chain = self.hooks.session_flush
         if chain is not None:
-            await self.hooks.gather(chain, self.session, gate, contained=False)
+            so_far = self.session.state.next_seq
+            if await self.hooks.gather(chain, self.session, gate, contained) and so_far > self.inbox.confirmed:
+                self.inbox.confirmed = so_far
 
     def options_of(self, taken: Sequence[Pending]) -> dict[str, Any]:
         """The options of a turn: those of its inputs, the last one wins."""

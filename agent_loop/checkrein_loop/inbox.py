@@ -33,14 +33,16 @@ class Inbox:
 
     Attributes:
         parked_before: what was accepted at an earlier seq waits for the next input or `wake()` (C4).
+        confirmed: what was accepted at an earlier seq is where the flushing plugins keep it (R4).
         waited: ids somebody waits for; they are never parked.
     """
 
-    __slots__ = ("agent", "parked_before", "waited", "_coming")
+    __slots__ = ("agent", "confirmed", "parked_before", "waited", "_coming")
 
     def __init__(self, agent: LoopAgent) -> None:
         self.agent = agent
         self.parked_before = agent.session.state.next_seq  # a resumed session's pending input is parked
+        self.confirmed = self.parked_before  # and came from the store
         self.waited: dict[str, int] = {}
         self._coming: list[tuple[Any, str, str | None]] = []  # accepted inside an observer, not committed yet (L4)
 
@@ -125,13 +127,10 @@ class Inbox:
         self.agent.session.append(InboxDiscarded(id=input_id, reason=clean(reason)[0]))
 
     def refuse(self, reason: str) -> None:
-        """Discard what a turn would take and the store did not (R4); what that has, and nobody waits for, is parked."""
-        session = self.agent.session
-        taken = session.writer.taken if session.writer is not None else 0
-        stored = session.events[taken - 1].seq if taken else -1
+        """Discard what no flush confirmed (R4); what one did, and nobody waits for, is parked."""
         self.park()  # before an observer of what is discarded sends anything
         for entry in list(self._candidates()):
-            if entry.seq > stored or entry.id in self.waited:
+            if entry.seq >= self.confirmed or entry.id in self.waited:
                 self.discard(entry.id, reason)
 
     def _must_be_pending(self, input_id: str) -> None:

@@ -313,8 +313,11 @@ class Hooks:
 
     # --- gather -----------------------------------------------------------------------------------
 
-    async def gather(self, chain: Chain, session: Session, gate: str, contained: bool) -> None:
+    async def gather(self, chain: Chain, session: Session, gate: str, contained: bool) -> bool:
         """Flush: call everybody, await what is to be awaited, then let the first failure count.
+
+        Returns:
+            Whether nobody failed.
 
         Raises:
             GateClosed: somebody failed; not at turn end, where failures are contained (T9).
@@ -323,8 +326,8 @@ class Hooks:
         if chain.wrappers:
             unwrapped = Chain(chain.impls, [], chain.deadline_s)
             wraps = Wraps(self._closing(session, gate, contained), _ignored)
-            await wrapped(wraps, chain, (session, gate), lambda: self.gather(unwrapped, session, gate, contained))
-            return
+            done = await wrapped(wraps, chain, (session, gate), lambda: self.gather(unwrapped, session, gate, contained))
+            return not contained or done is True  # a gate that is closed raises
         for impl in chain.impls:
             try:
                 await self.value(impl, chain.deadline_s, (session, gate), session)
@@ -336,6 +339,7 @@ class Hooks:
                 failed = failed or (impl, exc)
         if failed is not None and not contained:
             raise GateClosed(gate, f"plugin {failed[0].plugin!r}: {failed[1]!r}") from failed[1]
+        return failed is None
 
     # --- shared -----------------------------------------------------------------------------------
 

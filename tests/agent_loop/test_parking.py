@@ -330,3 +330,57 @@ def test_I3_R4_a_store_that_fills_up_refuses_what_it_did_not_take_and_keeps_what
     agent = run(main)
     assert (said(agent), told) == (["go", "kept"], ["waited for"])
     assert [event.id for event in of(agent, "inbox/discarded")] == ["i3", "i4"]
+
+
+def test_I3_R4_an_input_that_a_second_flusher_refuses_is_refused(run, scripted):
+    """The store's plugin took it, the replica's did not: the gate is closed, and the key may come again."""
+    model = scripted([wait(5), text("1")], "2")
+    broken: list[bool] = []
+
+    def replicate(session: Any, gate: str) -> None:
+        if broken:
+            raise OSError("replica gone")
+
+    async def main() -> Any:
+        async with Agent(model, store=MemoryStore(), plugins=[plugin(session_flush=replicate)]) as agent:
+            agent.send("go")
+            await started(agent)
+            kept = agent.send("kept")
+            await anyio.sleep(10)  # the turn's end confirms it, then a turn takes it
+            assert kept.status.state == "in turn"
+            broken.append(True)
+            refused = agent.send("again", key="k")
+            await agent.idle()
+            assert refused.status.state == "discarded"
+            with pytest.raises(GateClosed, match="replica gone"):
+                await agent.send("again", key="k").result()
+            broken.clear()
+            again = agent.send("again", key="k")
+            await again.result()
+            return agent
+
+    agent = run(main)
+    assert said(agent) == ["go", "kept", "again"]
+
+
+def test_R4_what_the_end_of_a_turn_confirmed_stays_pending(run, scripted):
+    """Input that came during a turn is with the store behind its end: a gate that closes then parks it."""
+    model = scripted([wait(5), text("1")], "2")
+    gates: list[str] = []
+
+    def replicate(session: Any, gate: str) -> None:
+        gates.append(gate)
+        if gates[-2:] == ["turn_end", "input"] and gates.count("turn_end") == 1:
+            raise OSError("replica gone")
+
+    async def main() -> Any:
+        async with Agent(model, store=MemoryStore(), plugins=[plugin(session_flush=replicate)]) as agent:
+            agent.send("go")
+            await started(agent)
+            kept = agent.send("kept")
+            await agent.idle()
+            assert kept.status.state == "pending"
+            agent.wake()
+            return (await kept.result()).text
+
+    assert run(main) == "2"
