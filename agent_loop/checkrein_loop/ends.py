@@ -36,12 +36,11 @@ def checked_cause(cause: Cause | str) -> Cause:
     Raises:
         TypeError, ValueError: it is no word and no Cause, or a member has another type.
     """
-    if type(cause) is str:
-        return Cause(clean(cause)[0])
-    if not isinstance(cause, (str, Cause)):
+    if isinstance(cause, str):
+        return Cause(clean(str.__str__(cause))[0])  # a subclass of str, as an enumeration's member, would not be written
+    if not isinstance(cause, Cause):
         raise TypeError(f"expected a word or a Cause, got {type(cause).__name__}")
-    made = Cause(cause) if isinstance(cause, str) else cause
-    return msgspec.convert(clean_json(msgspec.to_builtins(made))[0], Cause)
+    return msgspec.convert(clean_json(msgspec.to_builtins(cause))[0], Cause)
 
 
 def why(agent: LoopAgent, exc: BaseException | None) -> Reason:

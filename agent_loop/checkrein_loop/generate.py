@@ -104,10 +104,10 @@ async def retry_or_fail(agent: LoopAgent, turn: int, step: int, error: ProviderE
     if chain is not None:
         args = (agent, turn, step, error, attempt)
         retry, _ = await agent.hooks.first(chain, agent.session, args, _valid_retry)
-        if retry is not None and attempt >= MAX_ATTEMPTS:
-            said = f"{MAX_ATTEMPTS} attempts failed, as many as one step has; the last one: {describe(error)}"
-            raise StepFailed(Reason("error", error=error.kind, code="ATTEMPTS", message=said))
         if retry is not None:
+            if attempt >= MAX_ATTEMPTS:
+                said = f"{MAX_ATTEMPTS} attempts failed, as many as one step has; the last one: {describe(error)}"
+                raise StepFailed(Reason("error", error=error.kind, code="ATTEMPTS", message=said))
             if retry.after_s > 0:
                 await anyio.sleep(retry.after_s)
             agent.checkpoint()

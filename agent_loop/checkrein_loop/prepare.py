@@ -11,7 +11,7 @@ from checkrein.errors import CheckreinError
 from checkrein.events import PromptPart, Reason, RequestHeader
 from checkrein.messages import Message, Request, ToolMessage, ToolSchema, UserMessage
 from checkrein.prompt import SectionFailed, assemble
-from checkrein.requests import edits_of, header_bytes
+from checkrein.requests import cut_of, edits_of, header_bytes
 from checkrein.text import clean, describe
 
 from .ends import StepFailed
@@ -116,10 +116,9 @@ def caught_up(request: Request, base: Request, history: History, epoch: int) -> 
         Both as of now. A request that plugins wrote themselves stays theirs.
     """
     now = base.replace(messages=history.view(), seqs=history.seqs)
-    edit = request.edit
     if request.messages is base.messages:
         request = request.replace(messages=now.messages, seqs=now.seqs)
-    elif edit is not None and history.epoch == epoch and edit.apply(base.messages, base.seqs) == request.messages:
+    elif history.epoch == epoch and (edit := cut_of(request, base.messages, base.seqs)) is not None:
         request = request.replace(messages=edit.apply(now.messages, now.seqs), seqs=now.seqs, edit=edit)
     return request, now
 

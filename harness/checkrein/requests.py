@@ -19,7 +19,7 @@ from .rules import apply
 from .state import State
 from .text import clean_json
 
-__all__ = ["Digester", "Parts", "part_id", "rebuild", "edits_of", "apply_edits"]
+__all__ = ["Digester", "Parts", "part_id", "rebuild", "cut_of", "edits_of", "apply_edits"]
 
 MAX_PARTS = 10_000
 
@@ -109,10 +109,16 @@ def edits_of(request: Request, base: Sequence[Message], plugins: Sequence[str]) 
     if request.messages is base:
         return None
     author = {"plugin": plugins[-1]} if plugins else {}
-    edit = request.edit
-    if edit is not None and list(request.messages) == edit.apply(base, request.seqs):
+    edit = cut_of(request, base, request.seqs)
+    if edit is not None:
         return {"drop": list(edit.drop), "marker": edit.marker, **author}
     return {"messages": msgspec.to_builtins(list(request.messages)), **author}
+
+
+def cut_of(request: Request, base: Sequence[Message], seqs: Sequence[int]) -> Edit | None:
+    """The cut that made a request's messages of the history; None if somebody wrote them otherwise."""
+    edit = request.edit
+    return edit if edit is not None and list(request.messages) == edit.apply(base, seqs) else None
 
 
 def apply_edits(edits: dict[str, Any] | None, messages: Sequence[Message], seqs: Sequence[int]) -> Sequence[Message]:

@@ -21,10 +21,9 @@ class Inputs(Fold):
 
     def __init__(self, report: Report, where: Where) -> None:
         super().__init__(report, where)
-        self._pending: dict[str, tuple[int, str | None, Any]] = {}  # id -> seq, kind, content
+        self._pending: dict[str, tuple[int, str | None, Any, str | None]] = {}  # id -> seq, kind, content, key
         self._settled: dict[str, int] = {}  # id -> seq of what took or discarded it
-        self._keys: dict[str, int] = {}
-        self._key_of: dict[str, str] = {}  # of what is pending: once it is discarded, its client may try again
+        self._keys: dict[str, int] = {}  # of all but what was discarded: its client may try again
         self._due: list[str] = []  # the ids the open turn was started for
 
     def handlers(self) -> dict[str, Handler]:
@@ -48,26 +47,28 @@ class Inputs(Fold):
             self.report.add("O12", f"input {event.id} was accepted before", before)
             return
         if event.key is not None:
-            self._key_of[event.id] = event.key
             if self._keys.setdefault(event.key, event.seq) != event.seq:
                 self.report.add("O12", f"input {event.id} repeats the key {event.key!r}", self._keys[event.key])
-        self._pending[event.id] = (event.seq, event.kind, event.content)
+        self._pending[event.id] = (event.seq, event.kind, event.content, event.key)
 
     def _replaced(self, event: Any) -> None:
         if event.id in self._pending:
-            seq, kind, _ = self._pending[event.id]
-            self._pending[event.id] = (seq, kind, event.content)
+            seq, kind, _, key = self._pending[event.id]
+            self._pending[event.id] = (seq, kind, event.content, key)
         elif self.where.holes and event.id is not None and event.id not in self._settled:
-            self._pending[event.id] = (event.seq, None, event.content)  # its acceptance is lost
+            self._pending[event.id] = (event.seq, None, event.content, None)  # its acceptance is lost
         else:
             self._not_pending(event)
 
     def _discarded(self, event: Any) -> None:
-        self._keys.pop(self._key_of.pop(event.id, ""), None)
-        if self._pending.pop(event.id, None) is None:
+        found = self._pending.pop(event.id, None)
+        if found is None:
             self._not_pending(event)
-        elif event.id is not None:
-            self._settled[event.id] = event.seq
+            return
+        seq, _, _, key = found
+        self._settled[event.id] = event.seq
+        if key is not None and self._keys[key] == seq:
+            del self._keys[key]
 
     def _not_pending(self, event: Any) -> None:
         if event.id is None:
@@ -86,9 +87,8 @@ class Inputs(Fold):
         if found is None:
             self._not_pending(event)
             return
-        seq, kind, content = found
+        seq, kind, content, _ = found
         self._settled[event.id] = event.seq
-        self._key_of.pop(event.id, None)
         if type(event) is Loose:
             return
         if kind is not None and kind not in _TAKES[event.type]:
@@ -114,4 +114,4 @@ class Inputs(Fold):
     def lost(self) -> None:
         """What the open turn was started for may have been taken in the gap, and what is pending replaced."""
         self._due = []
-        self._pending = {input_id: (seq, kind, None) for input_id, (seq, kind, _) in self._pending.items()}
+        self._pending = {input_id: (seq, kind, None, key) for input_id, (seq, kind, _, key) in self._pending.items()}

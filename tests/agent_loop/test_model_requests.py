@@ -174,6 +174,7 @@ def _summary(session: Any, last: int) -> None:
     [
         ("left alone", ["user: go", "assistant: a", "user: on", "user: noted"]),
         ("cut", ["user: (cut)", "user: on", "user: noted"]),
+        ("cut, as a tuple", ["user: (cut)", "user: on", "user: noted"]),
         ("rewritten", ["user: mine"]),
         ("context", ["user: go", "assistant: a", "user: on", "user: noted"]),
         ("summary", ["user: in short", "user: on"]),
@@ -196,7 +197,8 @@ def test_L7_what_is_logged_while_a_request_is_made_is_a_part_of_it(run, scripted
         else:
             _note(session)
         if how.startswith("cut"):
-            return request.drop(0, 1, "(cut)")
+            cut = request.drop(0, 1, "(cut)")
+            return cut.replace(messages=tuple(cut.messages)) if "tuple" in how else cut
         return request.replace(messages=[UserMessage([TextBlock("mine")])]) if how == "rewritten" else None
 
     def observe(session: Any, event: Any) -> None:
