@@ -102,12 +102,12 @@ class LoopReceipt:
 
     async def _leave(self, cause: str) -> None:
         agent, status = self._agent, self.status
-        if cause == "task" and agent.inbox.waited.get(self._id, 0) > 1:
-            return  # somebody else waits for the same input: it is theirs as well
+        shared = cause == "task" and agent.inbox.waited.get(self._id, 0) > 1  # others wait for the same input
         if status.state == "pending":
-            agent.inbox.discard(self._id, "its waiter was cancelled")
+            if not shared:
+                agent.inbox.discard(self._id, "its waiter was cancelled")
             return
-        if status.turn is None or status.turn <= agent.settled:
+        if status.turn is None or status.turn <= agent.settled or (shared and agent.cause is None):
             return
         if agent.session.state.turn_open:  # while it is flushed, a cancel would act on the next one, another's (C4)
             agent.cancel(cause)

@@ -189,6 +189,30 @@ def test_C8_a_stream_left_early_on_a_deaf_turn_leaves_in_time(run, scripted):
     assert 5.5 < run(main) < 7
 
 
+def test_C8_a_stream_left_early_waits_for_the_end_also_beside_another_waiter(run, scripted):
+    """It has cancelled the turn, so it leaves behind its end, whoever else waits."""
+    model = scripted(call("slow"), "ok")
+
+    @tool
+    async def slow() -> str:
+        """Take two seconds to stop."""
+        try:
+            await anyio.sleep(60)
+        finally:
+            with anyio.CancelScope(shield=True):
+                await anyio.sleep(2)
+        return "x"
+
+    async def main() -> Any:
+        async with Agent(model, tools=[slow]) as agent, anyio.create_task_group() as group:
+            async with agent.stream("go") as turn:
+                group.start_soon(turn.receipt.result)
+                await anyio.sleep(1)
+            return list(reasons(agent))
+
+    assert run(main) == ["cancelled"]
+
+
 @pytest.mark.parametrize("backend", ["asyncio", "trio"])
 def test_C8_sigint_while_anyio_run_waits(scripted, backend):
     """The program's Ctrl-C: the turn is closed, KeyboardInterrupt leaves anyio.run, nothing else."""
