@@ -37,7 +37,7 @@ def checked_cause(cause: Cause | str) -> Cause:
         TypeError, ValueError: it is no word and no Cause, or a member has another type.
     """
     if isinstance(cause, str):
-        return Cause(clean(str.__str__(cause))[0])  # a subclass of str, as an enumeration's member, would not be written
+        return Cause(clean(str.__str__(cause))[0])  # an enumeration's member would not be written
     if not isinstance(cause, Cause):
         raise TypeError(f"expected a word or a Cause, got {type(cause).__name__}")
     return msgspec.convert(clean_json(msgspec.to_builtins(cause))[0], Cause)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import anyio
 
 from checkrein.errors import AgentDisposed, AgentError, GateClosed
-from checkrein.events import AnyEvent, AssistantAnswer, RequestEnd, TurnEnd
+from checkrein.events import AnyEvent, AssistantAnswer, RequestEnd, TurnEnd, TurnStart
 from checkrein.log import place_of
 from checkrein.messages import CallBlock, Usage, content_text
 from checkrein.results import InputStatus, TurnResult
@@ -62,7 +62,7 @@ class LoopReceipt:
         """Wait for the turn that took the input, flushed, and return its result.
 
         A waiter that is cancelled withdraws the input, or cancels the turn and leaves after its end (C8); but not while
-        another one waits for the same input.
+        another one waits for the same input, or for what the turn was begun for.
 
         Raises:
             AgentDisposed: the agent was disposed before a turn took it.
@@ -102,18 +102,29 @@ class LoopReceipt:
 
     async def _leave(self, cause: str) -> None:
         agent, status = self._agent, self.status
-        shared = cause == "task" and agent.inbox.waited.get(self._id, 0) > 1  # others wait for the same input
         if status.state == "pending":
-            if not shared:
+            if cause != "task" or agent.inbox.waited.get(self._id, 0) <= 1:
                 agent.inbox.discard(self._id, "its waiter was cancelled")
             return
-        if status.turn is None or status.turn <= agent.settled or (shared and agent.cause is None):
+        if status.turn is None or status.turn <= agent.settled:
+            return
+        if cause == "task" and agent.cause is None and self._shared(status.turn):
             return
         if agent.session.state.turn_open:  # while it is flushed, a cancel would act on the next one, another's (C4)
             agent.cancel(cause)
         with anyio.CancelScope(shield=True, deadline=anyio.current_time() + agent.harness.close_timeout_s):
             while status.turn > agent.settled and agent.status != "disposed":
                 await agent.moved()
+
+    def _shared(self, turn: int) -> bool:
+        """Whether others wait for the turn: beside what it was begun for, only who waits for that (decision 0014)."""
+        events, state = self._agent.session.events, self._agent.session.state
+        start = events[place_of(events, state.starts[turn])]
+        assert type(start) is TurnStart
+        begun_for = start.trigger.get("ids", ())
+        of_turn = [each for each in self._agent.inbox.waited if state.claimed.get(each) == turn]
+        asked = of_turn if self._id not in begun_for else [each for each in of_turn if each in begun_for]
+        return sum(self._agent.inbox.waited[each] for each in asked) > 1
 
 
 def result_of(agent: LoopAgent, turn: int) -> TurnResult:

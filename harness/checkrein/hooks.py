@@ -320,13 +320,14 @@ class Hooks:
             Whether nobody failed.
 
         Raises:
-            GateClosed: somebody failed; not at turn end, where failures are contained (T9).
+            GateClosed: somebody did; not at turn end, where failures are contained (T9).
         """
         failed: tuple[Impl, BaseException] | None = None
         if chain.wrappers:
             unwrapped = Chain(chain.impls, [], chain.deadline_s)
             wraps = Wraps(self._closing(session, gate, contained), _ignored)
-            done = await wrapped(wraps, chain, (session, gate), lambda: self.gather(unwrapped, session, gate, contained))
+            args = (session, gate)
+            done = await wrapped(wraps, chain, args, lambda: self.gather(unwrapped, *args, contained))
             return not contained or done is True  # a gate that is closed raises
         for impl in chain.impls:
             try:

@@ -46,9 +46,8 @@ class Inputs(Fold):
         if before is not None:
             self.report.add("O12", f"input {event.id} was accepted before", before)
             return
-        if event.key is not None:
-            if self._keys.setdefault(event.key, event.seq) != event.seq:
-                self.report.add("O12", f"input {event.id} repeats the key {event.key!r}", self._keys[event.key])
+        if event.key is not None and self._keys.setdefault(event.key, event.seq) != event.seq:
+            self.report.add("O12", f"input {event.id} repeats the key {event.key!r}", self._keys[event.key])
         self._pending[event.id] = (event.seq, event.kind, event.content, event.key)
 
     def _replaced(self, event: Any) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 import anyio
 import pytest
-from loopkit import nap, of, plugin, reasons, requested, said, until
+from loopkit import add, nap, of, plugin, reasons, requested, said, until
 
 from checkrein import Agent, tool
 from checkrein.testing import call, text, wait
@@ -187,6 +187,50 @@ def test_C8_a_stream_left_early_on_a_deaf_turn_leaves_in_time(run, scripted):
             return left
 
     assert 5.5 < run(main) < 7
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "given_up", "ends"),
+    [
+        ("send", "send", "first", "completed"),
+        ("send", "send", "both", "cancelled"),
+        ("send", "steer", "second", "completed"),
+        ("send", "steer", "first", "cancelled"),
+        ("run", "steer", "second", "completed"),
+        ("run", "steer", "first", "cancelled"),
+    ],
+)
+def test_C8_a_cancelled_waiter_leaves_the_turn_to_those_it_was_begun_for(run, scripted, first, second, given_up, ends):
+    """Two inputs in one turn: one who gave up does not end it for another; who only steered it, never does."""
+    model = scripted([wait(5), call("add", {"a": 1, "b": 1})], [wait(5), text("2")])
+
+    async def main() -> Any:
+        async with Agent(model, tools=[add], queue_mode="all") as agent:
+            async with anyio.create_task_group() as group:
+                scopes = {"first": anyio.CancelScope(), "second": anyio.CancelScope()}
+                receipts = {"first": None if first == "run" else agent.send("a")}
+                if second == "send":
+                    receipts["second"] = agent.send("b")
+
+                async def waits(who: str) -> None:
+                    with scopes[who]:
+                        receipt = receipts[who]
+                        await (agent.run("a") if receipt is None else receipt.result())
+
+                group.start_soon(waits, "first")
+                await anyio.sleep(1)
+                if second == "steer":
+                    receipts["second"] = agent.steer("b")
+                group.start_soon(waits, "second")
+                await anyio.sleep(6)
+                for who in scopes if given_up == "both" else [given_up]:
+                    scopes[who].cancel()
+            await agent.idle()
+            return agent
+
+    agent = run(main)
+    assert reasons(agent) == [ends]
+    assert len(said(agent)) + len(of(agent, "steering/message")) == 2
 
 
 def test_C8_a_stream_left_early_waits_for_the_end_also_beside_another_waiter(run, scripted):
