@@ -20,6 +20,7 @@ __all__ = ["Endpoint", "OpenAIConfig", "Resolved", "leaving", "resolve", "OFFICI
 OFFICIAL_URL = "https://api.openai.com/v1"
 SECRET_CHARS = 8  # a shorter word, as `Bearer`, is no secret
 _SECRET = r"(?i)auth|key|token|secret|passw|credential|cookie|signature"
+_OF_THE_MESSAGE = {"connection", "content-length", "expect", "te", "trailer", "transfer-encoding", "upgrade"}
 _HEADER_NAME = r"[!#$%&'*+.^_`|~0-9A-Za-z-]+"
 
 
@@ -156,6 +157,9 @@ def resolve(name: str, endpoint: Endpoint) -> Resolved:
     for header, value in endpoint.headers.items():
         if not re.fullmatch(_HEADER_NAME, header):
             raise ConfigError("expected a header's name", path=_path(name, f"headers.{header!a}"))
+        if header.lower() in _OF_THE_MESSAGE:
+            said = "expected no header that says how the message itself is sent; leave it out"
+            raise ConfigError(said, path=_path(name, f"headers.{header!a}"))
         if not (value.isascii() and value.isprintable() and value == value.strip()):
             raise ConfigError(  # the value is not quoted: it may be a key
                 "expected visible ASCII characters without space around them", path=_path(name, f"headers.{header!a}")

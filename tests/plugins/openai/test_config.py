@@ -73,6 +73,9 @@ def test_further_endpoints_are_providers_with_keys_of_their_own(monkeypatch):
         ("openai", OpenAIConfig(headers={"x key": "sk-secret"})),
         ("openai", OpenAIConfig(headers={"x-key:": "sk-secret"})),
         ("openai", OpenAIConfig(headers={"": "sk-secret"})),
+        ("openai", OpenAIConfig(headers={"Content-Length": "5"})),
+        ("openai", OpenAIConfig(headers={"transfer-encoding": "chunked"})),
+        ("openai", OpenAIConfig(headers={"connection": "close"})),
         ("other", Endpoint()),
     ],
 )
