@@ -9,11 +9,17 @@ from __future__ import annotations
 import errno
 import os
 from pathlib import Path
+from stat import S_ISREG
 
-__all__ = ["FileOps", "forget", "replace", "unique", "write_all", "write_new"]
+__all__ = ["NO_FILE", "FileOps", "forget", "replace", "unique", "write_all", "write_new"]
 
 _NO_LINK = {errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK, errno.EXDEV}
+NO_FILE = "expected a file, got something else; a pipe or a device might be read for ever"
 _LOCK_BYTE = 2**31 - 2  # Windows locks a range of bytes; this one lies behind any that are read
+
+
+def _at_once(path: str, flags: int) -> int:
+    return os.open(path, flags | getattr(os, "O_NONBLOCK", 0))  # to open a pipe would wait for who writes to it
 
 
 class FileOps:
@@ -35,10 +41,13 @@ class FileOps:
 
     def read(self, path: Path, offset: int = 0, size: int = -1) -> bytes:
         """The file's bytes from `offset` on, `size` of them or fewer if it ends before; all of them if not given."""
-        with path.open("rb") as file:
+        with open(path, "rb", opener=_at_once) as file:  # noqa: PTH123 - Path.open takes no opener
+            stat = os.fstat(file.fileno())
+            if not S_ISREG(stat.st_mode):
+                raise OSError(NO_FILE)
             if offset:
                 file.seek(offset)
-            if size >= os.fstat(file.fileno()).st_size - offset:
+            if size >= stat.st_size - offset:
                 size = -1  # to its end: no buffer larger than the file is made for it
             return file.read(size)
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from stat import S_ISREG
 
 import msgspec
 from msgspec.structs import replace
@@ -16,7 +17,7 @@ from checkrein.errors import StoreError
 from checkrein.recovery import summary
 from checkrein.store import SessionInfo, check_session_id
 
-from .files import FileOps
+from .files import NO_FILE, FileOps
 from .files import replace as replace_file
 
 __all__ = ["list_sessions"]
@@ -66,6 +67,8 @@ def list_sessions(ops: FileOps, sessions: Path, index: Path) -> list[SessionInfo
         path = f"{sessions}/{name}/log.jsonl"
         try:
             stat = os.stat(path)  # noqa: PTH116 - as above
+            if not S_ISREG(stat.st_mode):
+                raise OSError(NO_FILE)
         except (FileNotFoundError, NotADirectoryError):
             continue  # no session: a creation that did not come to its end
         except OSError as exc:

@@ -96,6 +96,22 @@ def test_R1_sessions_that_cannot_be_read_are_listed_with_their_problem(tmp_path:
         store.open("folder")
 
 
+@pytest.mark.skipif(sys.platform == "win32", reason="there are no named pipes in its folders")
+def test_R1_a_pipe_for_a_log_stops_no_listing(tmp_path: Path) -> None:
+    """Nobody writes to it: to open it would wait for ever."""
+    store = JsonlStore(tmp_path)
+    store.create("good", sample_lines(3)).close()
+    (tmp_path / "sessions/pipe").mkdir()
+    os.mkfifo(tmp_path / "sessions/pipe/log.jsonl")
+    problems = {info.id: info.problem for info in store.list()}
+    assert problems.pop("good") is None
+    assert "expected a file" in problems["pipe"]
+    assert not list(search(store, "no such text"))
+    for act in (store.open, store.read):
+        with pytest.raises(StoreError, match="expected a file"):
+            act("pipe")
+
+
 @pytest.mark.skipif(sys.platform != "linux", reason="file systems elsewhere refuse names that are no UTF-8")
 def test_R1_a_folder_whose_name_is_no_session_id_is_listed_with_its_problem(tmp_path: Path) -> None:
     store = JsonlStore(tmp_path)
