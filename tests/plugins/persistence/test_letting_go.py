@@ -138,7 +138,7 @@ def test_memory_grows_with_the_projections_and_not_with_the_log(tmp_path: Path) 
 
 def test_a_fork_takes_no_more_memory_than_opening(tmp_path: Path) -> None:
     peaks = []
-    for count in (5_000, 50_000):
+    for count in (6_000, 24_000):
         store = JsonlStore(tmp_path / str(count), **PAGED)
         store.create("s", rows(count)).close()
         peaks.append(peak_of(lambda store=store: fork(store, "s", 0, new_id="copy")))

@@ -31,7 +31,7 @@ from checkrein_persistence import FileOps, JsonlStore, Plugin
 
 PLAIN: dict[str, Any] = {"long_bytes": 10**12}
 COLD: dict[str, Any] = {"long_bytes": 0, "page_bytes": 700}
-SWEEP = settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
+SWEEP = settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 
 def both(folder: Path) -> tuple[Recovered, Recovered]:

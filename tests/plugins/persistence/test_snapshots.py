@@ -30,7 +30,7 @@ from checkrein_persistence import FileOps, JsonlStore
 from checkrein_persistence.snapshots import Beginning, read_snapshot, write_snapshot
 
 SMALL: dict[str, Any] = {"page_bytes": 700}
-SWEEP = settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
+SWEEP = settings(max_examples=20, suppress_health_check=[HealthCheck.function_scoped_fixture])
 EVERYTHING = (Path(__file__).parents[2] / "data/logs/everything.jsonl").read_bytes().splitlines()
 RESTED = 49  # so many of its events are before a turn, and nothing is open
 
@@ -129,9 +129,9 @@ def test_R1_R2_a_log_opens_as_it_does_without(tmp_path: Path, log: Any, data: st
         repaired_alike(tmp_path / "log")
 
 
-def test_R1_R2_cut_anywhere_behind_it(tmp_path: Path) -> None:
+def test_R1_R2_cut_anywhere_behind_it(tmp_path: Path, request: pytest.FixtureRequest) -> None:
     behind = raw(EVERYTHING[RESTED:])
-    for end in range(0, len(behind), 41):
+    for end in range(0, len(behind), 41 if request.config.getoption("--slow") else 109):
         snapped(tmp_path / "log", EVERYTHING[:RESTED], behind[:end])
         assert compared(tmp_path / "log") == RESTED
         if not end % 5:
