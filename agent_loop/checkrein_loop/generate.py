@@ -205,12 +205,11 @@ async def close_stream(agent: LoopAgent, provider: Provider, stream: Any) -> Non
     with anyio.CancelScope(shield=True, deadline=anyio.current_time() + CLOSE_STREAM_S) as scope:
         try:
             await close()
-        except KeyboardInterrupt:
-            raise
         except BaseException as exc:
-            if not ours(exc):
-                absorb()
-                blame(agent, provider, exc)
+            if ours(exc) or isinstance(exc, KeyboardInterrupt):
+                raise
+            absorb()
+            blame(agent, provider, exc)
     if scope.cancelled_caught:
         blame(agent, provider, TimeoutError(f"its stream did not close within {CLOSE_STREAM_S:g} s"))
 

@@ -10,7 +10,8 @@ from loopkit import Place, nap, of, plugin, reasons, results
 
 from checkrein import Agent, Ask, tool
 from checkrein.agents import Approver
-from checkrein.testing import call, text, wait
+from checkrein.testing import ScriptedModel, call, text, wait
+from checkrein_loop.generate import CLOSE_STREAM_S
 
 
 def _deaf(seconds: float) -> Any:
@@ -127,6 +128,62 @@ def test_T4_a_stream_that_does_not_hear_a_cancel_is_no_error(run, scripted, how)
             return agent
 
     assert reasons(run(main)) == ["cancelled" if how == "cancel" else "disposed"]
+
+
+@pytest.mark.parametrize(("pause_s", "kind"), [(7.9, "completed"), (10.1, "error")])
+def test_T4_a_stream_that_brings_nothing_ends_its_turn(run, scripted, pause_s, kind):
+    """After `limits.stream_idle_s` and at most a quarter more; each piece begins it anew, however often."""
+    model = scripted([*[wait(7.5), text("a")] * 3, wait(pause_s), text("b")], "ok")
+
+    async def main() -> Any:
+        async with Agent(model) as agent:
+            agent.harness.stream_idle_s = 8
+            began = anyio.current_time()
+            result = await agent.run("go")
+            spent_s = anyio.current_time() - began
+            assert (await agent.run("on")).ok
+            return result, spent_s
+
+    result, spent_s = run(main)
+    assert result.reason.kind == kind
+    if kind == "error":
+        assert (result.reason.error, result.reason.code) == ("timeout", "IDLE")
+        assert 22.5 + 8 <= spent_s <= 22.5 + 10
+        assert "for 8 s" in result.reason.message
+
+
+def test_C6_a_stream_that_does_not_close_is_left_and_named(run):
+    """Its provider is told of in a fault, and the turn ends when the bound is over."""
+
+    class Clings:
+        def __aiter__(self) -> Clings:
+            return self
+
+        async def __anext__(self) -> Any:
+            await anyio.sleep(60)
+
+        async def aclose(self) -> None:
+            await anyio.sleep(60)
+
+    class Model(ScriptedModel):
+        def stream(self, request: Any) -> Any:
+            return Clings()
+
+    async def main() -> Any:
+        async with Agent(Model()) as agent:
+            receipt = agent.send("go")
+            await anyio.sleep(1)
+            began = anyio.current_time()
+            agent.cancel()
+            await receipt.result()
+            return agent, anyio.current_time() - began
+
+    agent, spent_s = run(main)
+    assert spent_s == pytest.approx(CLOSE_STREAM_S, abs=0.5)
+    assert reasons(agent) == ["cancelled"]
+    faults = of(agent, "plugin/fault")
+    assert [(fault.plugin, fault.hook) for fault in faults] == [("scripted", "cancel"), ("scripted", "provider")]
+    assert "did not close within 5 s" in faults[1].error.message
 
 
 async def _shielded() -> None:
