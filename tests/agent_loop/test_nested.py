@@ -121,6 +121,29 @@ def test_X7_nesting_is_bounded(run):
     assert "nested at most 8 deep" in of(events, ev.ToolResulted)[0].content[0].text
 
 
+def test_X7_nested_calls_of_a_step_are_bounded(run):
+    """A thousand, whichever of its calls made them; the next one is refused, and the step goes on."""
+
+    @tool(read_only=True)
+    async def many(context: ToolContext, count: int) -> str:
+        """Call leaf so often."""
+        made = 0
+        try:
+            for n in range(count):
+                await context.call("leaf", {"n": n})
+                made += 1
+        except ToolError as exc:
+            return f"{made}: {exc}"
+        return str(made)
+
+    result, events = play(
+        run, [call("many", {"count": 600})] * 2, "done", tools=[leaf, many], max_parallel_tool_calls=1
+    )
+    said = [e.content[0].text for e in of(events, ev.ToolResulted) if e.call_id.count(".") == 2]
+    assert said[0] == "600" and said[1].startswith("400: expected at most 1000 nested calls in a step")
+    assert result.ok and len(of(events, ev.ToolCalled)) == 1_002
+
+
 @pytest.mark.parametrize("begun", [True, False])
 def test_X4_a_timeout_answers_nested_calls_in_honest_words(run, begun):
     class Slow:

@@ -103,3 +103,17 @@ def test_the_schema_is_asked_of_the_provider(run: Any) -> None:
     result, _ = ask(run, first, second, schema={"type": "array", "items": {"type": "integer"}})
     assert result.value == [1]
     assert [settings["output_schema"]["type"] for settings in seen] == ["array", "array"]
+
+
+def test_values_of_the_last_hundred_turns_are_kept(run: Any) -> None:
+    """A value is not in the log: the receipt of a turn long ago says its text only."""
+
+    async def main() -> list[Any]:
+        async with Agent(ScriptedModel(*map(str, range(101))), settings={"output_schema": {}}) as agent:
+            receipts = []
+            for _ in range(101):
+                receipts.append(agent.send("next"))
+                await agent.idle()
+            return [await receipts[n].result() for n in (0, 1, 100)]
+
+    assert [(result.text, result.value) for result in run(main)] == [("0", None), ("1", 1), ("100", 100)]

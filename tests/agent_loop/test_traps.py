@@ -51,7 +51,10 @@ EVENTS = (
 
 @pytest.mark.parametrize("kind", EVENTS.split())
 def test_trap_X4_X5_X14_an_observer_that_raises_at_any_event_changes_nothing(run, scripted, kind):
-    """The event stands, the turn is closed, the fault is in the log, the next turn works, with the oracle on."""
+    """The event stands, the turn is closed, the fault is in the log, the next turn works, with the oracle on.
+
+    The fault says where it was: the turn and step that were open behind the event.
+    """
     model = scripted(call("add", {"a": 1, "b": 1}), "ok", "next")
 
     async def main() -> Any:
@@ -63,6 +66,8 @@ def test_trap_X4_X5_X14_an_observer_that_raises_at_any_event_changes_nothing(run
     assert first.ok and second.ok
     faults = of(agent, "plugin/fault")
     assert [(f.plugin, f.hook, f.action) for f in faults] == [("thrower", "session_event", "contained")]
+    in_turn, in_step = kind not in ("inbox/accepted", "turn/end"), EVENTS.split().index(kind) in range(3, 9)
+    assert [(f.turn, f.step) for f in faults] == [(1 if in_turn else None, 1 if in_step else None)]
     assert reasons(agent) == ["completed", "completed"]
 
 

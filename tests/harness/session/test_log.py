@@ -241,6 +241,8 @@ def test_T3_for_every_prefix_closing_is_legal():
         check_agrees(part)
         assert not part.state.turn_open and not part.state.step_open and not part.state.approvals
         assert not part.state.compactions and not part.state.open_pairs
+    ends = [event for event in part.events if type(event) is ev.CompactionEnd]
+    assert [(event.id, event.outcome) for event in ends] == [("k1", "ok"), ("k2", "interrupted")]
 
 
 def test_T3_closing_struck_inside_goes_on_by_itself_and_then_raises():
@@ -265,13 +267,14 @@ def test_R2_what_was_set_aside_and_what_is_unanswered_are_each_said_alone():
     said = held.events[-1]
     assert isinstance(said, ev.SessionRepaired) and (said.set_aside_bytes, said.calls) == (7, [])
     log = whole()
-    called = next(event.seq for event in log.events if type(event) is ev.ToolCalled)
+    began = next(event.seq for event in log.events if type(event) is ev.ToolStarted)
     second = next(event.seq for event in log.events if type(event) is ev.TurnStart and event.turn == 2)
-    left = [*range(called + 1), *range(second, len(log))]  # the rest of the first turn is lost
+    left = [*range(began + 1), *range(second, len(log))]  # the rest of the first turn is lost
     torn = Session.load("s", [log.events[n] for n in left], [log.lines[n] for n in left], dict(TYPES))
     repair(torn)
     said = next(event for event in torn.events if type(event) is ev.SessionRepaired)
-    assert [call["call_id"] for call in said.calls] == ["c1.1.1", "c1.1.2"] and said.set_aside_bytes is None
+    codes = {"c1.1.1": "NOT_STARTED", "c1.1.2": "OUTCOME_UNKNOWN"}
+    assert {call["call_id"]: call["code"] for call in said.calls} == codes and said.set_aside_bytes is None
 
 
 def test_L3_append_needs_no_loop_and_does_no_io():
