@@ -68,13 +68,17 @@ def _chat_calls(role: str, calls: Any, where: str, pairing: Pairing) -> None:
         problems.append(f"{where}: tool_calls in a message of role {role!r}")
     for j, call in objects(calls, f"{where}.tool_calls", problems):
         at = f"{where}.tool_calls[{j}]"
-        function = call.get("function")
-        if call.get("type") != "function" or not isinstance(function, dict):
-            problems.append(f"{at}: expected type function with a function, got {call.get('type')!r}")
-            function = {}
+        kind = word(call.get("type"))
+        said = call.get(kind) if kind in ("function", "custom") else None
+        if not isinstance(said, dict):
+            problems.append(f"{at}: expected type function with a function, or custom with one, got {kind!r}")
+            kind, said = "function", {}
         check_match(_ID_CHAT, call.get("id"), "an id", at, problems)
-        check_match(_NAME, function.get("name"), "a name", at, problems)
-        check_arguments(function.get("arguments"), at, problems)
+        check_match(_NAME, said.get("name"), "a name", at, problems)
+        if kind == "custom":
+            check_text(said.get("input"), f"{at}.input", problems)
+        else:
+            check_arguments(said.get("arguments"), at, problems)
         pairing.call(call.get("id"), at)
 
 

@@ -50,7 +50,19 @@ def _calls(message: dict[str, Any]) -> list[dict[str, Any]]:
     return [call for call in calls if isinstance(call, dict)] if isinstance(calls, list) else []
 
 
+def _is_custom(call: dict[str, Any]) -> bool:
+    return call.get("type") == "custom" and isinstance(call.get("custom"), dict)
+
+
 def _call(call: dict[str, Any]) -> Call:
+    if _is_custom(call):  # what it says is free text
+        said = {"input": member(call, "custom", "input")}
+        return Call(
+            as_text(call.get("id")),
+            as_text(member(call, "custom", "name")),
+            as_arguments(said),
+            odd=odd_id(call.get("id")),
+        )
     function = call.get("function")
     arguments = member(function, "arguments")
     odd = odd_id(call.get("id")) or ("the arguments" if isinstance(arguments, dict) else "")  # as Ollama has them
@@ -64,7 +76,9 @@ def _message(item: Item) -> dict[str, Any]:
         return {**kept, "tool_call_id": call_id}
     message = dict(item.row.value)
     message["tool_calls"] = [
-        {
+        {**stored, "id": call.id}
+        if _is_custom(stored)
+        else {
             **stored,
             "id": call.id,
             "type": "function",

@@ -10,10 +10,15 @@ from typing import Any
 import pytest
 
 from checkrein.transcripts import check, repair
-from checkrein_invariants import validate_anthropic
+from checkrein_invariants import validate_anthropic, validate_openai_chat
 
 DATA = Path(__file__).parents[2] / "data" / "transcripts"
-FORMATS = {"bub.jsonl": "bub", "dsh.jsonl": "dsh", "anthropic-messages.json": "anthropic-messages"}
+FORMATS = {
+    "custom.json": "openai-chat",
+    "bub.jsonl": "bub",
+    "dsh.jsonl": "dsh",
+    "anthropic-messages.json": "anthropic-messages",
+}
 
 
 def rows(sample: str) -> list[Any]:
@@ -119,3 +124,25 @@ def test_anthropic_results_stand_first_and_in_one_message(fault: str, tmp_path: 
     assert (problems, copy[2]["content"]) == (["wrong order"], [first, second, *rest])
     assert copy[2].get("uuid") == ("u" if fault == "in two messages" else None)
     assert not validate_anthropic([*copy, {"role": "user", "content": "go on"}])
+
+
+def test_openai_custom_calls_are_calls_and_stay_what_they_are(tmp_path: Path) -> None:
+    """Their input is free text: no arguments are missed in it, and a copy keeps it."""
+
+    def custom(call_id: str, code: str) -> dict[str, Any]:
+        call = {"id": call_id, "type": "custom", "custom": {"name": "run_code", "input": code}}
+        return {"role": "assistant", "content": None, "tool_calls": [call]}
+
+    result = {"role": "tool", "tool_call_id": "call_1", "content": "1"}
+    whole = [{"role": "user", "content": "go"}, custom("call_1", "print(1)"), result]
+    path = tmp_path / "whole.json"
+    path.write_text(json.dumps(whole))
+    assert check(path).ok
+    problems, copy = mended(
+        "custom.json", [*whole, custom("call_1", "print(2)"), {"role": "user", "content": "on"}], tmp_path
+    )
+    assert problems == ["duplicate id", "orphan call"]
+    assert copy[3] == custom("call_1_2", "print(2)") and copy[4]["tool_call_id"] == "call_1_2"
+    assert validate_openai_chat(copy) == []
+    copy[3]["tool_calls"][0]["custom"] = {"name": "no name", "input": None}
+    assert len(validate_openai_chat(copy)) == 2
