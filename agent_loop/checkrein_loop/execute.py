@@ -13,6 +13,7 @@ import anyio
 import msgspec
 from msgspec import Struct
 
+from checkrein import threads
 from checkrein.agents import Approval, Approver
 from checkrein.around import around, refused
 from checkrein.calls import Call, Outcome, error_outcome
@@ -32,7 +33,6 @@ if TYPE_CHECKING:
 
 __all__ = ["execute", "failed"]
 
-BLOCKED_S = 0.1
 _NOBODY = "the call needs an approval, and nobody is here to give it; it did not run"
 
 
@@ -275,7 +275,7 @@ def _any_vote(vote: Any) -> None:
 
 
 class _Watched(Struct, eq=False):
-    """Awaits a coroutine and reports each step of it that holds the event loop longer than BLOCKED_S."""
+    """Awaits a coroutine and reports each step of it that holds the event loop longer than `threads.BLOCKED_S`."""
 
     inner: Awaitable[Any]
     report: Callable[[float], None]
@@ -296,7 +296,7 @@ class _Watched(Struct, eq=False):
             except StopIteration as stop:
                 return stop.value
             finally:
-                if (held := perf_counter() - began) > BLOCKED_S:
+                if (held := perf_counter() - began) > threads.BLOCKED_S:
                     self.report(held)
             try:
                 sent = yield out

@@ -140,10 +140,11 @@ class _Stage:
         finally:
             self.open = False
             impl.time_s += perf_counter() - began
-        if self.asked:
+        if self.asked and (out is self.got or out == self.got):
             return out
-        impl.changes += 1  # it answered instead of the tool
-        return Outcome(out.content, out.is_error, out.error, out.value, out.decision, out.by or impl.plugin)
+        impl.changes += 1  # it answered instead of the tool, or in other words than what came of it
+        by = impl.plugin if self.asked else out.by or impl.plugin
+        return Outcome(out.content, out.is_error, out.error, out.value, out.decision, by)
 
     async def _within(self, answer: Awaitable[Outcome]) -> Outcome:
         if self.left is None:

@@ -280,13 +280,11 @@ def test_C12_a_tool_in_a_thread_is_told_to_be_async(run):
 # --- faults ---------------------------------------------------------------------------------------------
 
 
-def test_no_single_fault_around_nested_calls_breaks_a_turn(faults, monkeypatch):
+def test_no_single_fault_around_nested_calls_breaks_a_turn(faults):
     """Every seam of a step with nested calls fails in every way: balance, results and the next turn stay right."""
     from checkrein.testing import SeamModel, Seen, seam_plugin, seam_tool, sweep
     from checkrein.testing.faults import KINDS
     from checkrein_invariants import check_events
-
-    monkeypatch.setattr("checkrein_loop.execute.BLOCKED_S", 60.0)  # a busy machine is no fault of a tool
 
     async def scenario(seams: Any) -> Any:
         async def inner(n: int) -> int:

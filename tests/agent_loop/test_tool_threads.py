@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import contextvars
 import threading
+from math import isinf
 from typing import Any
 
 import anyio
 import pytest
 from callkit import Meter, codes, nap, of, play, text_of
 
-import checkrein_loop.execute as execute_module
-from checkrein import Harness, hookimpl, tool
+from checkrein import Harness, hookimpl, threads, tool
 from checkrein import events as ev
 from checkrein.agents import AgentSpec
 from checkrein.config.types import HarnessConfig, LimitsConfig
@@ -124,15 +124,22 @@ def test_X3_a_full_pool_answers_with_an_error_and_the_turn_goes_on(run):
 
 
 def test_X3_an_async_tool_that_holds_the_loop_is_reported(run, monkeypatch):
-    monkeypatch.setattr(execute_module, "BLOCKED_S", -1.0)  # every step of the tool counts as too long
+    """By the machine's time; under virtual time, where the machine would decide what a test sees, it is not."""
+
+    async def act(agent: Any) -> Any:
+        assert isinf(threads.BLOCKED_S)
+        with monkeypatch.context() as patch:
+            patch.setattr(threads, "BLOCKED_S", -1.0)  # every step of the tool counts as too long
+            return await agent.run("go")
 
     @tool(read_only=True)
     async def blocks() -> str:
         """Compute for long."""
         return "ok"
 
-    result, events, _ = play(run, call("blocks"), "done", tools=[blocks])
+    result, events, _ = play(run, call("blocks"), "done", tools=[blocks], act=act)
     assert result.ok and codes(events) == [("c1.1.1", "ok")]
+    assert threads.BLOCKED_S == 0.1
     fault = of(events, ev.PluginFaulted)[0]
     assert (fault.plugin, fault.hook) == ("blocks", "tool") and "held the event loop" in fault.error.message
 

@@ -25,7 +25,7 @@ PROOF = HERE / "test_proof.py"
 def _no_tool_is_slow() -> Iterator[None]:
     """A busy machine, or a collection of garbage in a tool's step, is no fault of the tool (X3), and no other order."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("checkrein_loop.execute.BLOCKED_S", 60.0)
+        patch.setattr("checkrein.threads.BLOCKED_S", 60.0)
         yield
 
 
