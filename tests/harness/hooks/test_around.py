@@ -333,3 +333,24 @@ def test_O25_a_plugin_that_raises_already_begun_itself_is_at_fault(run, ran):
     played = play(run, plugin("own", tools_execute=own))
     assert played.faults == [("own", "tools_execute", "refused")]
     assert played.outcomes == ["WITHHELD_BY_FAULT" if ran else "REFUSED_BY_FAULT"]
+
+
+@pytest.mark.parametrize("how", ["as it is", "an equal copy", "other words", "asked inside"])
+def test_H1_who_answers_in_other_words_than_the_tool_is_named(run, how):
+    """The log says whose words the model reads; the tool has run, and says so by its start."""
+
+    async def behind(call: Any, proceed: Any) -> Any:
+        out = await proceed(call)
+        if how == "an equal copy":
+            return Outcome(list(out.content), out.is_error, out.error, out.value, out.decision, out.by)
+        return out if how == "as it is" else Outcome.text("[redacted]")
+
+    async def inside(call: Any, proceed: Any) -> Any:
+        return Outcome.text("from a cache") if how == "asked inside" else await proceed(call)
+
+    played = play(run, execute("redactor", behind), execute("cache", inside))
+    (result,) = played.of(ev.ToolResulted)
+    changed = how in ("other words", "asked inside")
+    assert result.by == ("redactor" if changed else None)
+    assert (played.outcomes == ["[redacted]"]) == changed
+    assert len(played.of(ev.ToolStarted)) == (how != "asked inside")

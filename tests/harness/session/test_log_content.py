@@ -169,6 +169,40 @@ def test_L7_every_request_can_be_rebuilt_to_its_digest(run):
         assert list(request.messages) == list(sent.messages) and request.settings == sent.settings
 
 
+@pytest.mark.parametrize(
+    ("kind", "change"),
+    [
+        (ev.RequestHeader, {"provider": "other"}),
+        (ev.RequestHeader, {"model": "other"}),
+        (ev.RequestHeader, {"settings": {"temperature": 1}}),
+        (ev.RequestHeader, {"system": []}),
+        (ev.RequestHeader, {"tools": []}),
+        (ev.UserInput, {"content": [TextBlock("stop")]}),
+        (ev.AssistantAnswer, {"content": [TextBlock("other"), CallBlock("c1.1.1", "look", "{}")]}),
+        (ev.ToolResulted, {"content": [TextBlock("other")]}),
+    ],
+)
+def test_L7_a_digest_is_of_all_that_was_sent(run, kind, change):
+    """A log in which any part of a request says something else has another digest than was recorded."""
+
+    @tool(read_only=True)
+    async def look() -> str:
+        """Look."""
+        return "saw"
+
+    async def main() -> list[Any]:
+        async with Agent(ScriptedModel([text("well"), call("look")], "done"), tools=[look], system_prompt="be brief") as a:
+            (await a.run("go")).check()
+            return list(a.session.events)
+
+    events = run(main)
+    last = [event for event in events if type(event) is ev.RequestStart][-1]
+    assert rebuild(events, last.seq)[1] == last.digest
+    at = next(place for place, event in enumerate(events) if type(event) is kind)
+    events[at] = msgspec.structs.replace(events[at], **change)
+    assert rebuild(events, last.seq)[1] != last.digest
+
+
 def test_a_call_block_is_known_from_the_answer_alone():
     """R2: calls are known from the answers' blocks, not only from tool/call."""
     held = session()
