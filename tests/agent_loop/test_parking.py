@@ -280,6 +280,32 @@ def test_C4_a_driver_behind_a_closed_gate_does_not_spin(run, scripted):
     assert run(main).ok
 
 
+def test_C4_a_driver_that_fails_around_turns_does_not_spin(run, scripted, monkeypatch):
+    """A defect of our own: a fault says so, the input is parked, and the next try works."""
+    model = scripted("ok")
+    failed: list[str] = []
+
+    async def main() -> Any:
+        async with Agent(model, plugins=[plugin(session_flush=lambda: None)]) as agent:
+            plain = agent.hooks.gather
+
+            async def gather(chain: Any, session: Any, gate: str, contained: bool) -> Any:
+                if not failed:
+                    failed.append(gate)
+                    raise RuntimeError("a defect")
+                return await plain(chain, session, gate, contained)
+
+            monkeypatch.setattr(agent.hooks, "gather", gather)
+            receipt = agent.send("go")
+            await anyio.sleep(1)
+            assert (agent.status, receipt.status.state) == ("idle", "pending")
+            assert [(f.plugin, f.hook) for f in of(agent, "plugin/fault")] == [("checkrein", "driver")]
+            agent.wake()
+            return await receipt.result()
+
+    assert run(main).ok and failed == ["input"]
+
+
 class FillsUp(MemoryStore):
     """Takes nothing more once it is full."""
 

@@ -75,6 +75,8 @@ ODD = {
 def test_hook_step_result_fault(run, broken):
     played = play(run, plugin("bad", step_result=broken), turns=["paid for"])
     assert (played.result.reason.error, played.result.reason.plugin) == ("plugin", "bad")
+    if broken is ODD["wrong"]:
+        assert "expected AssistantMessage or None, got str" in played.result.reason.message
     assert [e.text for e in played.of(ev.AssistantPartial)] == ["paid for"] and not played.of(ev.AssistantAnswer)
     assert played.faults == [("bad", "step_result", "turn_ended")]
 
