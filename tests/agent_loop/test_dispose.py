@@ -322,3 +322,20 @@ def test_C5_a_disposal_seen_from_a_stream(run, scripted):
     items, result = run(main)
     assert items[-1] == "TurnEnd"
     assert result.reason.kind == "disposed"
+
+
+def test_C5_what_came_behind_the_last_turn_is_flushed_at_the_end(run, scripted):
+    """Context for the next turn, and a plugin's own event: no turn's end has written them."""
+    store = MemoryStore()
+
+    async def main() -> Any:
+        async with Agent(scripted("ok"), store=store) as agent:
+            (await agent.run("go")).check()
+            agent.inject("for the next turn")
+            agent.session.append_free("notes/seen", {"page": 3}, plugin="notes")
+            return agent.session
+
+    session = run(main)
+    lines = store.read(session.id).lines
+    assert len(lines) == len(session.events)
+    assert b"notes/seen" in lines[-1] and b"for the next turn" in lines[-2]

@@ -18,7 +18,7 @@ from checkrein.closing import closed
 from checkrein.codec import DamagedLine, decode, encode, seal
 from checkrein.errors import InvariantViolation, RefusedAtAppend
 from checkrein.events import FreeEvent
-from checkrein.messages import USER, CallBlock, TextBlock
+from checkrein.messages import USER, CallBlock, TextBlock, UserMessage
 from checkrein.recovery import recover
 from checkrein.requests import rebuild
 from checkrein.session import Session
@@ -149,7 +149,8 @@ def test_L7_every_request_can_be_rebuilt_to_its_digest(run):
     class Changes:
         @hookimpl
         def agent_request(self, request: Any, step: int) -> Any:
-            return request.replace(settings={"step": step}, messages=list(request.messages)[-2 * step :])
+            messages = [UserMessage([TextBlock(f"step {step}")]), *request.messages[-2 * step :]]
+            return request.replace(settings={"step": step}, messages=messages)
 
     model = ScriptedModel(
         [thinking("hm", metadata="c2ln"), call("look", {"n": 1})], call("look", {"n": 2}), "done", record=True
