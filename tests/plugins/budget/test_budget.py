@@ -192,7 +192,11 @@ def test_spelling_of_arguments_does_not_hide_a_circle(run: Callable[..., Any]) -
 
 
 def test_polling_tools_may_repeat(run: Callable[..., Any]) -> None:
-    assert run(one_turn, config(max_repeats=3, polling=("look*",)), [ask("x")] * 9 + ["done"]).ok
+    polls = config(max_repeats=3, polling=("look*",))
+    assert run(one_turn, polls, [ask("x")] * 9 + ["done"]).ok
+    other = call("search", {"query": "b"})
+    for step in (other, [ask("x"), other]):
+        assert cause(run(one_turn, polls, [step] * 9 + ["done"]))[1] == "repeats", "others may not, also beside one"
 
 
 @pytest.mark.parametrize("broken", [call("lookup", raw="{bad"), call("nothing", {}), call("lookup", {"wrong": 1})])
