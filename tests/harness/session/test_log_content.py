@@ -192,7 +192,9 @@ def test_L7_a_digest_is_of_all_that_was_sent(run, kind, change):
         return "saw"
 
     async def main() -> list[Any]:
-        async with Agent(ScriptedModel([text("well"), call("look")], "done"), tools=[look], system_prompt="be brief") as a:
+        async with Agent(
+            ScriptedModel([text("well"), call("look")], "done"), tools=[look], system_prompt="be brief"
+        ) as a:
             (await a.run("go")).check()
             return list(a.session.events)
 
