@@ -16,6 +16,7 @@ from checkrein import events as ev
 from checkrein.agents import AgentSpec
 from checkrein.closing import closed
 from checkrein.codec import DamagedLine, decode, encode, seal
+from checkrein.derive import is_object
 from checkrein.errors import InvariantViolation, RefusedAtAppend
 from checkrein.events import FreeEvent
 from checkrein.messages import USER, CallBlock, TextBlock, UserMessage
@@ -317,3 +318,22 @@ def test_L2_L4_an_observer_cannot_give_an_event_of_the_log_another_place(kind):
     assert (accepted.seq, own.seq) == (1, 2) and len(faults) == 2, faults
     assert all("without seq" in fault for fault in faults)
     check_agrees(held)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("{}", True),
+        ('{"a":"\\ud800"}', True),  # half a character, as it is replaced everywhere
+        ('{"a":' + "9" * 400 + "}", True),
+        ('{"a":NaN}', False),
+        ('{"a":1e400}', False),
+        ("[1]", False),
+        ("null", False),
+        ('{"a":1}x', False),
+        ("", False),
+    ],
+)
+def test_L8_which_arguments_stay_as_the_model_wrote_them(text, expected):
+    """Those that are one JSON object which can be sent again; others become {} in the derivation."""
+    assert is_object(text) == expected

@@ -54,6 +54,7 @@ def test_list(tree: Any) -> None:
     assert "      5001  big.txt" in tree("list_files", path="src/deep")
     assert tree("list_files", path=str(tree.root / "src")).startswith("src: 1 file, 1 folder")
     value = tree.outcome("list_files", recursive=True).value
+    assert value["path"] == "." and tree.outcome("list_files", path="src/deep").value["path"] == "src/deep"
     assert value["complete"] and {"path": "src/main.py", "kind": "file", "size": 48} in value["entries"]
 
 
