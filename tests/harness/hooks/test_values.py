@@ -34,6 +34,7 @@ UNFIT = {
     "one system": change(system="Be brief."),
     "tools": change(tools=[5]),
     "settings": change(settings={"x": object()}),
+    "half a setting": change(settings={"x": "\ud800"}),
     "keys": change(settings={5: 1}),
     "model": change(model=5),
 }

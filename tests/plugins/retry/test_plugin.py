@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from typing import Any
 
 import anyio
 import pytest
 import trio.testing
 
-from checkrein import Agent, Harness
+from checkrein import Agent, Harness, hookimpl
 from checkrein.chunks import Chunk, FinishChunk, TextChunk, ThinkingChunk
 from checkrein.config.types import AgentConfig, HarnessConfig, PluginsConfig, SessionConfig
 from checkrein.errors import ProviderError
@@ -50,15 +51,15 @@ class Failing:
 GOOD: list[Chunk | ProviderError] = [TextChunk(0, "good"), FinishChunk("stop")]
 
 
-async def play(provider: Failing, plugin: Plugin, **spec):
-    async with Agent(provider, plugins=[plugin], **spec) as agent:
+async def play(provider: Failing, *plugins: object, **spec):
+    async with Agent(provider, plugins=plugins, **spec) as agent:
         result = await agent.run("go")
         return result, [event for event in agent.session.events if isinstance(event, RequestEnd)]
 
 
-def in_virtual_time(provider: Failing, plugin: Plugin, **spec):
+def in_virtual_time(provider: Failing, *plugins: object, **spec):
     async def main():
-        return await play(provider, plugin, **spec)
+        return await play(provider, *plugins, **spec)
 
     clock = trio.testing.MockClock(autojump_threshold=0)
     return anyio.run(main, backend="trio", backend_options={"clock": clock})
@@ -101,6 +102,18 @@ def test_after_text_false_retries_only_what_nobody_has_read(shown, attempts):
     provider = Failing([*shown, BUSY], GOOD)
     _, ends = in_virtual_time(provider, Plugin(RetryConfig(after_text=False)))
     assert len(ends) == attempts
+
+
+def test_after_text_false_looks_behind_what_others_log():
+    class Notes:
+        @hookimpl
+        def session_event(self, session: Any, event: Any) -> None:
+            if event.type in ("assistant/partial", "request/end"):
+                session.append_free("notes/seen", {"seq": event.seq})
+
+    provider = Failing([TextChunk(0, "half"), BUSY], GOOD)
+    _, ends = in_virtual_time(provider, Plugin(RetryConfig(after_text=False)), Notes())
+    assert len(ends) == 1
 
 
 def test_after_text_false_looks_at_the_attempt_that_failed():
