@@ -15,7 +15,7 @@ from msgspec.structs import asdict
 from .errors import ConfigError, InvalidArguments, NotPlainJSON, ToolError
 from .messages import ToolSchema
 from .schema import MAX_DEPTH, Signature, depth_exceeds, describe_function, summary
-from .text import decode_json, preview
+from .text import decode_json, describe, preview
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -186,7 +186,7 @@ class Tool:
                 if type(arguments) is dict:
                     self._check(arguments)
                     return arguments
-            except (ValueError, RecursionError):
+            except Exception:  # noqa: S110 - a type's own check may raise anything
                 pass  # the long way finds out what is wrong, or decodes leniently
         return self._decode_slowly(text)
 
@@ -206,13 +206,13 @@ class Tool:
             raise self._invalid(f"they nest deeper than {MAX_DEPTH} levels", text)
         try:
             self._check(arguments)
-        except (ValueError, RecursionError) as exc:
+        except Exception as exc:
             # To JSON 5.0 is an integer: many models write it for one.
             whole = _whole(arguments)
             try:
                 self._check(whole)
-            except (ValueError, RecursionError):
-                raise self._invalid(str(exc), text) from None
+            except Exception:
+                raise self._invalid(_why(exc), text) from None
             return whole  # type: ignore[no-any-return]
         return arguments
 
@@ -232,8 +232,8 @@ class Tool:
         try:
             arguments = plain(arguments)
             self._check(arguments)
-        except (NotPlainJSON, ValueError, RecursionError) as exc:
-            raise self._invalid(str(exc), _shown(arguments)) from None
+        except Exception as exc:
+            raise self._invalid(_why(exc), _shown(arguments)) from None
         return arguments
 
     def _invalid(self, what: str, got: str) -> InvalidArguments:
@@ -255,6 +255,13 @@ def _whole(value: Any) -> Any:
     if isinstance(value, dict):
         return {key: _whole(item) for key, item in value.items()}
     return value
+
+
+def _why(exc: Exception) -> str:
+    """What a check says: the schema refuses in words, a type's own code (`__post_init__`) raises anything."""
+    if isinstance(exc, (NotPlainJSON, ValueError, RecursionError)):
+        return describe(exc)
+    return f"{type(exc).__name__}: {describe(exc)}"
 
 
 def _shown(arguments: dict[str, Any]) -> str:
@@ -289,8 +296,8 @@ class FunctionTool(Tool, Generic[P, R]):
             return self.fn(**arguments, **{self._context: context})
         try:
             given = {name: value for name, value in asdict(self._check(arguments)).items() if value is not UNSET}
-        except (ValueError, RecursionError) as exc:
-            raise self._invalid(str(exc), _shown(arguments)) from None
+        except Exception as exc:
+            raise self._invalid(_why(exc), _shown(arguments)) from None
         if self._context is not None:
             given[self._context] = context
         return self.fn(**given)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
 
@@ -314,3 +315,36 @@ def test_M9_a_retry_of_who_cancels_the_turn_is_none(run, scripted):
 
     agent, result = run(main)
     assert (result.reason.kind, len(of(agent, "request/start"))) == ("cancelled", 1)
+
+
+@dataclass
+class Share:
+    of: dict[str, int]
+
+    def __post_init__(self) -> None:
+        self.part = 100 / self.of["whole"]
+
+
+@pytest.mark.parametrize(
+    ("of", "said"), [({}, "KeyError: 'whole'"), ({"whole": 0}, "ZeroDivisionError: division by zero")]
+)
+def test_M8_a_parameters_type_may_raise_anything(run, scripted, of, said):
+    """It is an error result like every other refusal, and its siblings run: it ended the turn as internal."""
+    ran = []
+
+    @tool
+    async def split(share: Share) -> str:
+        ran.append(share)
+        return "split"
+
+    async def main() -> Any:
+        calls = [call("add", {"a": 1, "b": 2}), call("split", {"share": {"of": of}})]
+        async with Agent(scripted(calls, "ok"), tools=[add, split]) as agent:
+            return await agent.run("go")
+
+    result = run(main)
+    assert result.ok and not ran
+    added, refused = (event for event in result.events if event.type == "tool/result")
+    assert not added.is_error
+    assert refused.error.code == "INVALID_ARGUMENTS"
+    assert f"not valid: {said}. Expected one JSON object" in refused.content[0].text

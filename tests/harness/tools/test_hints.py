@@ -120,3 +120,30 @@ def test_what_has_no_json_form_is_said_in_few_words() -> None:
 
     assert "parameter 'over' cannot become a JSON Schema: range has no JSON form; use JSON types" in str(info.value)
     assert "schema_hook" not in str(info.value)
+
+
+def test_M8_a_validator_may_raise_anything_also_when_a_plugin_rewrote_the_arguments() -> None:
+    pydantic = pytest.importorskip("pydantic")
+    codes = {"de": 49}
+
+    class Phone(pydantic.BaseModel):  # type: ignore[misc, name-defined]
+        country: str
+
+        @pydantic.field_validator("country")
+        @classmethod
+        def known(cls, value: str) -> str:
+            return str(codes[value])  # a KeyError is none of those that pydantic takes for a refusal
+
+    @tool
+    def dial(phone: Phone) -> Any:
+        return phone.country
+
+    assert call(dial, '{"phone": {"country": "de"}}') == "49"
+    with pytest.raises(InvalidArguments, match="KeyError: 'xx'"):
+        dial.decode('{"phone": {"country": "xx"}}')
+    with pytest.raises(InvalidArguments, match="KeyError: 'xx'"):
+        dial.validate({"phone": {"country": "xx"}})
+    checked = dial.decode('{"phone": {"country": "de"}}')
+    codes.clear()
+    with pytest.raises(InvalidArguments, match="KeyError: 'de'"):
+        dial.invoke(CONTEXT, checked)  # what it depends on may change until then
