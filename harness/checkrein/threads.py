@@ -88,10 +88,13 @@ def through(post: Post | None, fn: Callable[..., T], args: tuple[Any, ...], time
     if post is None or not post(call):
         raise RuntimeError("the harness is not open: its event loop does not run")
     try:
-        return done.result(timeout_s)
+        return done.result(min(timeout_s, threading.TIMEOUT_MAX))
     except TimeoutError:
         if done.cancel():
-            raise
+            raise TimeoutError(
+                f"expected the event loop to get to {_label(fn)} within {timeout_s:g} s, got no sign of it: the loop is"
+                " blocked or gone; it will not be called any more"
+            ) from None
         return done.result()  # it has begun, or raised this itself
 
 

@@ -34,6 +34,31 @@ def test_C12_from_thread_that_gave_up_is_not_run_later(run, scripted):
 
     assert run(main) == []
     assert isinstance(caught[0], TimeoutError)
+    assert "LoopAgent.send within 0.01 s" in str(caught[0]), "it said nothing"
+
+
+def test_C12_from_thread_may_wait_for_ever(run, scripted):
+    """A timeout no lock can wait for raised OverflowError, and the function was called all the same."""
+    got: list[Any] = []
+
+    async def main() -> Any:
+        async with Agent(scripted()) as agent:
+
+            def elsewhere() -> None:
+                try:
+                    got.append(agent.harness.from_thread(lambda: agent.id, timeout_s=float("inf")))
+                except BaseException as exc:
+                    got.append(exc)
+
+            thread = threading.Thread(target=elsewhere)
+            thread.start()
+            thread.join(0.05)  # it holds the loop until the other one waits
+            with hold():
+                while thread.is_alive():
+                    await anyio.sleep(0.001)
+            return agent.id
+
+    assert [run(main)] == got
 
 
 def test_C12_from_thread_refuses_what_has_to_be_awaited(run, scripted):
