@@ -5,6 +5,7 @@ Hints are read in hints.py, docstrings in docstrings.py; foreign schemas (MCP) a
 
 from __future__ import annotations
 
+import functools
 import inspect
 import typing
 from collections.abc import Callable, Iterator
@@ -122,6 +123,8 @@ def _parameters(fn: Callable[..., Any], where: str) -> list[inspect.Parameter]:
         parameters = list(inspect.signature(fn).parameters.values())
     except (TypeError, ValueError) as exc:
         raise ConfigError(f"{where}: its signature cannot be read ({exc}); wrap it in a function with hints") from None
+    if isinstance(fn, functools.partial):  # what it binds by name is given: a signature shows it as a default
+        parameters = [parameter for parameter in parameters if parameter.name not in fn.keywords]
     refused: dict[Any, str] = {
         inspect.Parameter.VAR_POSITIONAL: "*",
         inspect.Parameter.VAR_KEYWORD: "**",

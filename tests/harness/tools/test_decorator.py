@@ -210,6 +210,24 @@ def test_async_partial_method_and_callable_object() -> None:
     assert tool(name="x")(functools.partial(Machine().arun)).is_async
 
 
+def test_what_a_partial_binds_by_name_is_no_parameter() -> None:
+    """A key bound this way was sent to the provider as a default, and the model could put another in its place."""
+
+    class Client:
+        pass
+
+    def fetch(path: str, client: Client, key: str = "none", times: int = 1) -> Any:
+        return path, client, key, times
+
+    client = Client()
+    bound = tool(functools.partial(fetch, client=client, key="sk-secret"))
+    assert list(bound.parameters["properties"]) == ["path", "times"]
+    assert "sk-secret" not in msgspec.json.encode(bound.schema).decode()
+    assert call(bound, '{"path": "a"}') == ("a", client, "sk-secret", 1)
+    with pytest.raises(InvalidArguments, match="unknown field `key`"):
+        bound.decode('{"path": "a", "key": "other"}')
+
+
 # --- M8: raw argument text ----------------------------------------------------------------------------------
 
 
