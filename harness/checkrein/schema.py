@@ -21,6 +21,7 @@ from .hints import is_context, note_of, read_hints, schema_of, value_of
 __all__ = [
     "Signature",
     "read_signature",
+    "docstring_of",
     "inline_refs",
     "local_refs",
     "resolve",
@@ -75,7 +76,7 @@ def read_signature(fn: Callable[..., Any], context_type: type) -> Signature:
         ConfigError: a parameter cannot become a schema; it names the function and the parameter.
     """
     where = describe_function(fn)
-    description, docs = parse_docstring(_docstring(fn))
+    description, docs = parse_docstring(docstring_of(fn))
     hints = read_hints(fn, where, context_type)
     context: str | None = None
     fields: list[tuple[str, Any] | tuple[str, Any, Any]] = []
@@ -103,11 +104,11 @@ def read_signature(fn: Callable[..., Any], context_type: type) -> Signature:
     return Signature(description, schema, model, context)
 
 
-def _docstring(fn: Callable[..., Any]) -> str | None:
+def docstring_of(fn: Callable[..., Any]) -> str | None:
     """What the function says; a partial has functools' own docstring, an object that can be called its class's."""
     target = getattr(fn, "func", fn)
     called = type(target).__call__ if callable(target) else None
-    own = inspect.getdoc(called) if inspect.isfunction(called) else None
+    own = called.__doc__ if inspect.isfunction(called) else None  # getdoc inherits that of every class's call
     return own or inspect.getdoc(target)
 
 

@@ -17,7 +17,7 @@ from typing import Any, ParamSpec, TypeVar, overload
 
 from .errors import ConfigError, PluginError
 from .nearest import did_you_mean
-from .schema import read_signature
+from .schema import docstring_of, read_signature
 from .toolbase import FunctionTool, Reconcile, SchemaTool, Tool, ToolContext
 
 __all__ = ["tool", "Tool", "FunctionTool", "SchemaTool", "ToolContext", "ToolRegistry", "Reconcile"]
@@ -106,7 +106,7 @@ def tool(
         if parameters is not None:
             from .foreign import ForeignSchema
 
-            text = description if description is not None else inspect.cleandoc(fn.__doc__ or "")
+            text = description if description is not None else inspect.cleandoc(docstring_of(fn) or "")
             schema = ForeignSchema(parameters, name=f"tool {options['name']!r}")
             return SchemaTool(fn, schema=schema, description=text, **options)
         signature = read_signature(fn, ToolContext)

@@ -210,6 +210,29 @@ def test_async_partial_method_and_callable_object() -> None:
     assert tool(name="x")(functools.partial(Machine().arun)).is_async
 
 
+def test_what_is_called_says_itself_what_it_does() -> None:
+    """The models read `Call self as a function.` and functools' words about partials."""
+
+    class Weather:
+        """The weather.
+
+        Args:
+            city: where
+        """
+
+        def __call__(self, city: str) -> str:
+            return city
+
+    def raw(arguments: dict[str, Any], unit: str) -> str:
+        """As it is."""
+        return unit
+
+    made = tool(Weather())
+    assert (made.name, made.description) == ("Weather", "The weather.")
+    assert made.parameters["properties"]["city"]["description"] == "where"
+    assert tool(parameters={})(functools.partial(raw, unit="m")).description == "As it is."
+
+
 def test_what_a_partial_binds_by_name_is_no_parameter() -> None:
     """A key bound this way was sent to the provider as a default, and the model could put another in its place."""
 
