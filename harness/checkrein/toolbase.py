@@ -13,6 +13,7 @@ from msgspec import UNSET, Struct
 from msgspec.structs import asdict
 
 from .errors import ConfigError, InvalidArguments, NotPlainJSON, ToolError
+from .hints import is_context, read_hints
 from .messages import ToolSchema
 from .schema import MAX_DEPTH, Signature, depth_exceeds, describe_function, summary
 from .text import decode_json, describe, preview
@@ -328,14 +329,18 @@ def _dict_parameter(fn: Callable[..., Any]) -> tuple[str, str | None]:
         names = list(inspect.signature(fn).parameters.values())
     except (TypeError, ValueError) as exc:
         raise ConfigError(f"{where}: its signature cannot be read: {exc}") from None
-    is_context = {p.name: p.annotation in (ToolContext, "ToolContext") for p in names}
-    plain = [p for p in names if not is_context[p.name] and p.default is p.empty]
+    try:
+        hints = read_hints(fn, where, ToolContext)
+    except ConfigError:  # of a parameter that needs none
+        hints = {p.name: ToolContext for p in names if p.annotation == "ToolContext"}
+    contexts = [p.name for p in names if is_context(hints.get(p.name, p.annotation), ToolContext)]
+    plain = [p for p in names if p.name not in contexts and p.default is p.empty]
     if len(plain) != 1 or plain[0].kind not in (plain[0].POSITIONAL_OR_KEYWORD, plain[0].KEYWORD_ONLY):
         raise ConfigError(
             f"{where}: with parameters= the function takes the arguments as one dict,"
             f" def fn(arguments) or def fn(context: ToolContext, arguments); got {inspect.signature(fn)}"
         )
-    return plain[0].name, next((name for name, is_it in is_context.items() if is_it), None)
+    return plain[0].name, next(iter(contexts), None)
 
 
 def _is_async(fn: Callable[..., Any]) -> bool:

@@ -3,7 +3,7 @@
 import re
 import time
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import pytest
 
@@ -12,6 +12,10 @@ from checkrein.foreign import MAX_PATTERN_STEPS, pattern_cost
 from checkrein.tools import SchemaTool, ToolContext, tool
 
 CONTEXT = ToolContext(None, None, "c1.1.1", 1, Path())  # type: ignore[arg-type]
+
+
+class Missing:
+    """Stands for a hint that only type checkers know, beside that of the context."""
 
 
 def make(schema: dict[str, Any]) -> SchemaTool:
@@ -50,6 +54,23 @@ def test_X8_foreign_tool_with_context() -> None:
     assert info.value.value == "c1.1.1"
     with pytest.raises(ConfigError, match="one dict"):
         tool(name="x", parameters=schema())(lambda a, b: None)
+
+
+@pytest.mark.parametrize(
+    "hint", [ToolContext, "ToolContext", ToolContext | None, Annotated[ToolContext, "it"], Missing]
+)
+def test_X8_a_foreign_tools_context_is_found_as_that_of_others(hint: Any) -> None:
+    """An optional one was silently None; the others were refused, or taken for the dict."""
+
+    def remote(context: Any, arguments: Any) -> Any:
+        return context, arguments
+
+    def optional(arguments: Any, context: Any = None) -> Any:
+        return context, arguments
+
+    for fn in (remote, optional):
+        fn.__annotations__ = {"context": "ToolContext", "arguments": "Report"} if hint is Missing else {"context": hint}
+        assert tool(parameters=schema())(fn).invoke(CONTEXT, {"a": 1}) == (CONTEXT, {"a": 1})
 
 
 def test_case_M08_the_root_must_be_an_object() -> None:
