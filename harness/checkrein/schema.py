@@ -229,7 +229,7 @@ def _decorate(schema: dict[str, Any], docs: dict[str, str], defaults: dict[str, 
     for name, prop in properties.items():
         prop.pop("default", None)  # UNSET is ours; the function's own default follows
         if text := docs.get(name):
-            prop.setdefault("description", text)
+            prop["description"] = text  # its type may say something as well, the same of each such parameter
         if defaults.get(name) is not None:
             try:
                 prop["default"] = msgspec.json.decode(msgspec.json.encode(defaults[name]))

@@ -112,6 +112,37 @@ def test_annotated_says_what_a_parameter_is() -> None:
         dig.decode('{"deep": 0}')
 
 
+class Place(msgspec.Struct):
+    """A place on the map."""
+
+    x: int
+
+
+HOME = Place(0)
+
+
+def test_a_parameter_of_a_type_with_a_docstring_keeps_its_own() -> None:
+    """Both places of a journey were `A place on the map.`, whatever the function said of them."""
+
+    @tool
+    def go(start: Place, end: Annotated[Place, "where it leads"], via: Place | None = None, home: Place = HOME) -> int:
+        """Go.
+
+        Args:
+            start: where it begins
+            via: a detour
+        """
+        return end.x - start.x
+
+    said = {name: shown["description"] for name, shown in go.parameters["properties"].items()}
+    assert said == {
+        "start": "where it begins",
+        "end": "where it leads",
+        "via": "a detour",
+        "home": "A place on the map.",
+    }
+
+
 def test_what_has_no_json_form_is_said_in_few_words() -> None:
     with pytest.raises(ConfigError) as info:
 
