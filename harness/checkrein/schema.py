@@ -14,6 +14,7 @@ from typing import Any
 import msgspec
 from msgspec import UNSET, UnsetType
 
+from .codec import plain
 from .docstrings import parse_docstring
 from .errors import ConfigError
 from .hints import is_context, note_of, read_hints, schema_of, value_of
@@ -232,8 +233,8 @@ def _decorate(schema: dict[str, Any], docs: dict[str, str], defaults: dict[str, 
             prop["description"] = text  # its type may say something as well, the same of each such parameter
         if defaults.get(name) is not None:
             try:
-                prop["default"] = msgspec.json.decode(msgspec.json.encode(defaults[name]))
-            except Exception:  # noqa: S110 - a default that is no JSON is the function's own affair
+                prop["default"] = plain(msgspec.to_builtins(defaults[name], str_keys=True))
+            except Exception:  # noqa: S110 - a default that is no JSON, as nan, is the function's own affair
                 pass
 
 

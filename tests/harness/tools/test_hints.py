@@ -143,6 +143,17 @@ def test_a_parameter_of_a_type_with_a_docstring_keeps_its_own() -> None:
     }
 
 
+def test_a_default_that_json_does_not_know_is_not_shown() -> None:
+    """It was null, which the same schema does not allow: a model that sent it was refused."""
+
+    @tool
+    def wait(seconds: float = float("inf"), steps: tuple[float, ...] = (1.0, float("nan")), first: int = 1) -> float:
+        return seconds
+
+    shown = wait.parameters["properties"]
+    assert "default" not in shown["seconds"] and "default" not in shown["steps"] and shown["first"]["default"] == 1
+
+
 def test_what_has_no_json_form_is_said_in_few_words() -> None:
     with pytest.raises(ConfigError) as info:
 
