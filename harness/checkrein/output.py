@@ -106,6 +106,9 @@ def _from_json(value: Any) -> Outcome:
 
 def _builtin(value: Any) -> Any:
     """The JSON form of what msgspec does not know."""
+    for kind in (str, float, int):  # a subclass, as soup.title.string or a float64; what it overrides is not JSON's
+        if isinstance(value, kind):
+            return getattr(kind, f"__{kind.__name__}__")(value)
     if isinstance(value, PurePath):
         return str(value)
     if isinstance(value, BaseException):

@@ -38,6 +38,21 @@ class Model:
         return {"mode": mode}
 
 
+class Markup(str):
+    """What template engines and HTML parsers return for text."""
+
+    def __str__(self) -> str:
+        raise TypeError("escape it first")
+
+
+class Float64(float):
+    """What numpy returns for a number."""
+
+
+class Int(int):
+    """As a count with a unit."""
+
+
 class Hostile:
     def __str__(self) -> str:
         raise SystemExit(3)
@@ -69,6 +84,9 @@ async def coroutine() -> None: ...
         ({"n": b"ab"}, '{"n":"YWI="}', {"n": "YWI="}),
         (b"plain text", "plain text", None),
         ((1, 2), "[1,2]", [1, 2]),
+        ({"title": Markup("a")}, '{"title":"a"}', {"title": "a"}),
+        ([Float64(1.5), Int(3)], "[1.5,3]", [1.5, 3]),
+        (Float64(2.5), "2.5", 2.5),
     ],
 )
 def test_values(value: Any, text: str, structured: Any) -> None:
