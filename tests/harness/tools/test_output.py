@@ -75,6 +75,7 @@ async def coroutine() -> None: ...
         ([], "[]", []),
         ({"a": [1, None, "ü"]}, '{"a":[1,null,"ü"]}', {"a": [1, None, "ü"]}),
         ({1: "x"}, '{"1":"x"}', {"1": "x"}),
+        ({datetime.date(2020, 2, 3): 1, Kind.A: 2}, '{"2020-02-03":1,"a":2}', {"2020-02-03": 1, "a": 2}),
         (Row(1, Path("a/b")), '{"n":1,"where":"a/b","kind":"a"}', {"n": 1, "where": "a/b", "kind": "a"}),
         ([Row(1, Path("x"))], '[{"n":1,"where":"x","kind":"a"}]', [{"n": 1, "where": "x", "kind": "a"}]),
         (Model(), '{"mode":"json"}', {"mode": "json"}),
