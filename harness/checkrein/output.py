@@ -218,13 +218,22 @@ def capped(outcome: Outcome, limit_bytes: int, put_blob: PutBlob | None = None) 
         msgspec.json.encode((outcome.content, outcome.value, outcome.error))
     except Exception:
         outcome = _checked(outcome)
-    content = cap(outcome.content, limit_bytes, put_blob)
-    value = outcome.value
-    if value is not None and len(msgspec.json.encode(value)) > limit_bytes:
-        value = None  # programs find it whole in the blob of the text
+    content, value = outcome.content, outcome.value
+    if value is not None and len(data := msgspec.json.encode(value)) > limit_bytes:
+        value = None  # programs find it whole in the blob: that of the text, where this is the value's JSON
+        if content != [TextBlock(data.decode())]:
+            content = [*content, _left_out(data, put_blob)]
+    content = cap(content, limit_bytes, put_blob)
     if content is outcome.content and value is outcome.value:
         return outcome
     return msgspec.structs.replace(outcome, content=content, value=value)
+
+
+def _left_out(data: bytes, put_blob: PutBlob | None) -> TextBlock:
+    """What stands for a value beside other text."""
+    kept = _keep(data, put_blob)
+    how = f'it is kept: {READ_OUTPUT}(output_id="{kept}") shows it' if kept is not None else "it is not kept"
+    return TextBlock(f"[the result's value, {len(data)} bytes of JSON, is left out here; {how}]")
 
 
 def cap(content: Sequence[Block], limit_bytes: int, put_blob: PutBlob | None = None) -> Content:

@@ -274,6 +274,20 @@ def test_X5_a_large_value_is_dropped_with_its_text() -> None:
     outcome = to_outcome(list(range(10_000)))
     short = capped(outcome, 5_000, Blobs().put)
     assert short.value is None and len(content_text(short.content)) <= 5_000
+    assert len(short.content) == 1, "its text is in the blob"
+
+
+def test_X5_a_large_value_beside_other_text_is_kept_too() -> None:
+    """It was dropped without a trace: neither program nor model could tell that there had been one."""
+    blobs = Blobs()
+    outcome = Outcome.text("10,000 rows", value=list(range(10_000)))
+    text, note = capped(outcome, 5_000, blobs.put).content
+    assert text == TextBlock("10,000 rows") and isinstance(note, TextBlock)
+    (key,) = blobs
+    assert key in note.text and msgspec.json.decode(blobs[key]) == outcome.value
+    assert "not kept" in content_text(capped(outcome, 5_000).content)
+    both = capped(Outcome.text("x" * 9_000, value=outcome.value), 5_000, blobs.put)
+    assert len(content_text(both.content)) <= 5_000 and key in content_text(both.content) and len(blobs) == 2
 
 
 @pytest.mark.parametrize("by", [None, "plugin"])
