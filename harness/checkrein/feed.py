@@ -101,11 +101,13 @@ class Feed:
         self._sources: dict[str, _Source] = {}  # by session id
         self._ready: deque[_Source] = deque()
         self._wake: anyio.Event | None = None
-        self._waiting = False
-        self._closed = False
+        self._waiting = self._entered = self._closed = False
 
     async def __aenter__(self) -> Feed:
         self._harness.check_thread()
+        if self._entered:
+            raise RuntimeError("a feed is entered once: call harness.events(...) again")
+        self._entered = True
         if self._harness.closed:  # nobody would end it
             self._closed = True
             return self
@@ -165,6 +167,8 @@ class Feed:
                 source.told = False
             if self._closed:
                 raise StopAsyncIteration
+            if not self._entered:  # nobody would wake it
+                raise RuntimeError("enter the feed first: async with harness.events(...) as feed")
             await self._wait()
 
     async def _wait(self) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import anyio
+import pytest
 from loopkit import Latch, nap, plugin, results
 from loopkit import house as harness
 
@@ -190,6 +191,22 @@ def test_harness_events_has_one_consumer_and_may_be_left_and_taken_again(run, sc
 
     raised = run(main)
     assert len(raised) == 1 and "one consumer" in str(raised[0])
+
+
+def test_a_feed_is_entered_and_once(run, scripted):
+    """Iterated over without `async with` it waited for ever, entered again it was silently empty."""
+
+    async def main() -> None:
+        house = harness(scripted())
+        async with house:
+            with pytest.raises(RuntimeError, match="enter the feed first"):
+                await anext(house.events())
+            async with house.events() as feed:
+                pass
+            with pytest.raises(RuntimeError, match="entered once"):
+                await feed.__aenter__()
+
+    run(main)
 
 
 def test_harness_events_brings_text_when_it_comes(run, scripted):
