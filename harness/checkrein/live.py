@@ -356,6 +356,7 @@ class TurnStream:
             self._started = event.turn
             return True
         if type(event) is InboxDiscarded and event.id == self.receipt.id:
+            self._left = True  # who iterates again finds nothing, too
             raise StopAsyncIteration
         return False
 

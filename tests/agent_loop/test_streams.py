@@ -254,7 +254,7 @@ def test_a_consumer_that_is_cancelled_may_go_on_reading(run, scripted):
 
 
 def test_a_stream_whose_input_is_withdrawn_ends(run, scripted):
-    """There will be no turn: the iteration ends, result() says why."""
+    """There will be no turn: the iteration ends, a second one too; result() says why."""
     model = scripted([wait(60), text("one")])
 
     async def main() -> Any:
@@ -263,7 +263,7 @@ def test_a_stream_whose_input_is_withdrawn_ends(run, scripted):
             await anyio.sleep(1)
             async with agent.stream("b") as turn:
                 agent.withdraw(turn.receipt.id, "not needed")
-                items = [item async for item in turn]
+                items = [item for _ in range(2) async for item in turn]
                 with pytest.raises(Exception, match="not needed"):
                     await turn.result()
             await first.result()
