@@ -84,7 +84,7 @@ class Feed:
     """An async context manager and a single-consumer iterator of FeedItem; it ends when the harness closes.
 
     Each agent's items keep their order; agents take turns. A slow consumer gets the deltas of one block
-    joined, never a hole.
+    joined, never a hole; of tools' progress it gets the latest lines.
 
     Args:
         harness: whose agents; those that come later too.

@@ -1,8 +1,8 @@
 """What is live: the deltas of a running turn, and the stream a consumer iterates over.
 
 Deltas are never logged. A stream buffers deltas only; logged events are read back from the log, each
-delta remembers how many events had been committed before it. The buffer is bounded: when it is full,
-deltas of one block are joined, so the text is always whole and the loop never waits.
+delta remembers how many events had been committed before it. The buffer is bounded: when it is full, deltas of
+one block are joined and old lines of progress left out; the text is always whole, and the loop never waits.
 """
 
 from __future__ import annotations
@@ -213,9 +213,10 @@ class Buffer:
             self._flush(joined, parts)
             joined.append((events, delta))
         self._flush(joined, parts)
+        if (excess := len(joined) - self.limit // 2) > 0:
+            joined = _forget_progress(joined, excess)
         self.items = joined
-        # Many short blocks cannot be joined: the bound grows with the turn.
-        self.limit = max(self.limit, 2 * len(joined))
+        self.limit = max(self.limit, 2 * len(joined))  # many short blocks cannot be joined: it grows with the turn
 
     @staticmethod
     def _flush(joined: deque[tuple[int, Delta]], parts: list[str]) -> None:
@@ -245,6 +246,17 @@ class Buffer:
             await self._wake.wait()
         finally:
             self._wake, self._waiting = None, False
+
+
+def _forget_progress(items: deque[tuple[int, Delta]], many: int) -> deque[tuple[int, Delta]]:
+    """Leave out so many of the oldest lines of progress: no log holds them, and a tool may write without end."""
+    kept: deque[tuple[int, Delta]] = deque()
+    for item in items:
+        if many > 0 and type(item[1]) is ToolProgress:
+            many -= 1
+        else:
+            kept.append(item)
+    return kept
 
 
 def live_item(events: Sequence[AnyEvent], place: int) -> Live:

@@ -9,9 +9,9 @@ import pytest
 from loopkit import Latch, nap, plugin, results
 from loopkit import house as harness
 
-from checkrein import StepReset, TextDelta
+from checkrein import StepReset, TextDelta, ToolContext, tool
 from checkrein.agents import AgentSpec
-from checkrein.live import TurnEnd
+from checkrein.live import ToolProgress, TurnEnd
 from checkrein.testing import call, forever, text, wait
 
 
@@ -103,6 +103,34 @@ def test_harness_events_with_a_slow_consumer_is_bounded_and_whole(run, scripted)
 
     texts = run(main)
     assert texts == {"one": "".join(pieces), "two": "".join(pieces)}
+
+
+def test_a_slow_consumer_keeps_the_latest_lines_of_progress_and_all_text(run, scripted):
+    """A tool that tells of each of its lines took the memory for all of them, as long as nobody read."""
+
+    @tool(read_only=True)
+    async def count(context: ToolContext) -> str:
+        for n in range(5_000):
+            context.progress(str(n))
+        return "done"
+
+    model = scripted([text("a b c", pieces=3), call("count", {})], [text("d e", pieces=2)])
+
+    async def main() -> Any:
+        async with harness(model, tools=[count]) as house, house.events(buffer=40) as feed:
+            await house.agents["main"].run("go")
+            assert all(len(source.items) <= source.limit == 40 for source in feed._sources.values())
+            items: list[Any] = []
+            async for item in feed:
+                items.append(item.item)
+                if isinstance(item.item, TurnEnd):
+                    return items
+        return None
+
+    items = run(main)
+    lines = [int(item.text) for item in items if isinstance(item, ToolProgress)]
+    assert 10 < len(lines) <= 40 and lines == list(range(5_000 - len(lines), 5_000))
+    assert "".join(item.text for item in items if isinstance(item, TextDelta)) == "a b cd e"
 
 
 def test_harness_events_agents_take_turns(run, scripted):
