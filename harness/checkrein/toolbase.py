@@ -81,9 +81,12 @@ class ToolContext(Struct, eq=False):
             arguments: plain JSON, checked against the tool's schema.
 
         Raises:
-            ToolError: this call is over, or calls nest too deeply.
+            ToolError: this call is over, calls nest too deeply, or what should be a name is none.
             WrongThread: a tool in a thread called; make it async.
         """
+        if type(name) is not str:  # it could be logged as another type, and then not be read (L5)
+            hint = f"; call {name.name!r}" if isinstance(name, Tool) else ""
+            raise ToolError(f"expected the name of a tool, got {type(name).__name__}{hint}")
         if self._on_call is None or self._cancelled:
             raise ToolError(f"expected nested calls while the tool of {self.call_id} runs, got {name!r} outside of it")
         return await self._on_call(name, arguments)

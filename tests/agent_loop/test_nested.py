@@ -319,3 +319,23 @@ def test_no_single_fault_around_nested_calls_breaks_a_turn(faults):
             return Seen(kind, found)
 
     sweep(scenario, kinds=[*KINDS, "cancel"], limit=faults and 2 * faults).check()
+
+
+def test_X7_a_nested_call_names_its_tool(run):
+    """A tool instead of its name failed as an event that cannot be encoded; a number was logged as a name (L5)."""
+    said: list[str] = []
+
+    @tool(read_only=True)
+    async def wrong(context: ToolContext) -> str:
+        for name in (leaf, 3):
+            with pytest.raises(ToolError) as info:
+                await context.call(name, {"n": 1})  # type: ignore[arg-type]
+            said.append(str(info.value))
+        return "ok"
+
+    result, events = play(run, call("wrong", {}), "done", tools=[leaf, wrong])
+    assert result.ok and len(of(events, ev.ToolCalled)) == 1
+    assert said == [
+        "expected the name of a tool, got FunctionTool; call 'leaf'",
+        "expected the name of a tool, got int",
+    ]
