@@ -20,7 +20,7 @@ from .codec import plain
 from .errors import NotPlainJSON, ToolError
 from .events import ToolErrorInfo
 from .messages import Block, CallBlock, Content, MediaBlock, OpaqueBlock, TextBlock, ThinkingBlock
-from .text import clean, clean_json, describe
+from .text import clean, clean_json, describe, preview
 
 __all__ = [
     "to_outcome",
@@ -138,6 +138,8 @@ def _checked(outcome: Outcome) -> Outcome:
                 return _no_json(outcome, f"it holds a {type(block).__name__}; only text, media and opaque blocks")
             built, count = clean_json(msgspec.to_builtins(block))
             checked = msgspec.convert(built, type(block))  # constructors do not check their types
+            if type(checked) is MediaBlock and checked.data is not None:
+                checked = msgspec.structs.replace(checked, data=_base64(checked.data))
             content.append(block if checked == block else checked)
             total += count
         value, count = _built(outcome.value)
@@ -152,6 +154,20 @@ def _checked(outcome: Outcome) -> Outcome:
     return msgspec.structs.replace(
         outcome, content=content or [TextBlock(_NOTHING)], value=value, error=error, cleaned=(total + count) or None
     )
+
+
+def _base64(data: str) -> str:
+    """Base64 as providers take it: they would refuse this request, and each one after it.
+
+    Raises:
+        ValueError: it is something else.
+    """
+    data = "".join(data.split())  # encodebytes breaks lines
+    try:
+        b64decode(data, validate=True)
+    except (binascii.Error, ValueError) as exc:
+        raise ValueError(f"expected a media block's data as base64, got {preview(data, 40)!r}: {exc}") from None
+    return data
 
 
 def _built(value: Any) -> tuple[Any, int]:

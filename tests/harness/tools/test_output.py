@@ -270,6 +270,19 @@ def test_X5_large_media_goes_to_a_blob() -> None:
     assert "too large" in content_text(cap([OpaqueBlock("p", "x" * 20_000)], 10_000))
 
 
+@pytest.mark.parametrize("data", ["data:image/png;base64,AAAA", "a-_b", "A", "not base64!"])
+def test_media_that_is_no_base64_is_an_error_result(data: str) -> None:
+    """Providers refuse a request with it: each further one of the session failed."""
+    for outcome in (to_outcome(image(data)), capped(Outcome([image(data)], by="plugin"), 5_000)):
+        assert outcome.is_error and "base64" in content_text(outcome.content)
+    wrapped = base64.encodebytes(b"x" * 100).decode()
+    assert to_outcome(image(wrapped)).content == [image(wrapped.replace("\n", ""))]
+
+
+def image(data: str) -> MediaBlock:
+    return MediaBlock("image/png", data=data)
+
+
 def test_X5_a_large_value_is_dropped_with_its_text() -> None:
     outcome = to_outcome(list(range(10_000)))
     short = capped(outcome, 5_000, Blobs().put)
