@@ -52,8 +52,8 @@ def to_outcome(value: Any) -> Outcome:
     """Return what a tool returned as an outcome.
 
     Args:
-        value: None, text, a content block or a list of them, an Outcome, bytes, or anything that has a JSON form:
-            plain JSON, dataclasses, Structs, Enums, dates, paths, pydantic models.
+        value: None, text, a content block or a list of them and text, an Outcome, bytes, or anything that has a JSON
+            form: plain JSON, dataclasses, Structs, Enums, dates, paths, pydantic models.
 
     Returns:
         Text and blocks as they are, cleaned; JSON as compact text with its `value`; binary data described, not
@@ -72,8 +72,10 @@ def to_outcome(value: Any) -> Outcome:
         return _checked(Outcome([value]))
     if isinstance(value, (bytes, bytearray, memoryview)):
         return _from_bytes(bytes(value))
-    if isinstance(value, (list, tuple)) and value and all(isinstance(item, _ANY_BLOCK) for item in value):
-        return _checked(Outcome(list(value)))
+    if isinstance(value, (list, tuple)) and all(isinstance(item, (*_ANY_BLOCK, str)) for item in value):
+        parts = [TextBlock(str.__str__(item)) if isinstance(item, str) else item for item in value]
+        if any(part is item for part, item in zip(parts, value, strict=True)):  # text beside an image, say
+            return _checked(Outcome(parts))
     return _from_json(value)
 
 

@@ -147,6 +147,9 @@ def test_blocks_and_outcomes_pass() -> None:
     media = MediaBlock("image/png", data="AAAA")
     assert to_outcome(media).content == [media]
     assert to_outcome([TextBlock("a"), media]).content == [TextBlock("a"), media]
+    mixed = to_outcome([Markup("a"), media, "b"])  # it was JSON, the image as base64 for the model to read
+    assert (mixed.content, mixed.value) == ([TextBlock("a"), media, TextBlock("b")], None)
+    assert to_outcome(["a", "b"]).value == ["a", "b"]
     assert to_outcome(Outcome([])).content == [TextBlock("(no output)")]
     assert to_outcome(Outcome.text("no", is_error=True)).error == ToolErrorInfo("TOOL_ERROR", "TOOL_ERROR")
     given = error_outcome("MINE", "why", by="plugin")
