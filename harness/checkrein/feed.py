@@ -123,7 +123,7 @@ class Feed:
     def add(self, agent: AgentLike, first: int = 0) -> None:
         """Follow an agent from an index of its log on, or from behind what the consumer has."""
         session = agent.session
-        if (seq := self._after.get(session.id)) is not None:
+        if (seq := self._after.pop(session.id, None)) is not None:  # once: it may be disposed and resumed
             first = place_of(session.events, seq + 1)
         source = self._sources[session.id] = _Source(self, agent, first, self._limit)
         source.wake()

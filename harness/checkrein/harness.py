@@ -262,14 +262,14 @@ class Harness:
             spec = next((known for known in self.specs if known.id == session.state.agent), self.specs[0])
         if spec.id in self.agents:
             await self.agents[spec.id].dispose()
-        return await self._admit(spec, session)
+        return await self._admit(spec, session, len(found.events))
 
-    async def _admit(self, spec: AgentSpec, session: Session) -> AgentLike:
+    async def _admit(self, spec: AgentSpec, session: Session, stored: int = 0) -> AgentLike:
         self.tools.warn_unmatched(spec.id, spec.tools or ())
         agent = self._loop(self, spec, session)
         self.agents.add(agent)
         for feed in self.feeds:
-            feed.add(agent)
+            feed.add(agent, stored)
         if (chain := self.hooks.agent_created) is not None:
             try:
                 await self.hooks.observe_async(chain, session, (agent,))

@@ -12,6 +12,7 @@ from loopkit import house as harness
 from checkrein import StepReset, TextDelta, ToolContext, tool
 from checkrein.agents import AgentSpec
 from checkrein.live import ToolProgress, TurnEnd
+from checkrein.memory_store import MemoryStore
 from checkrein.testing import call, forever, text, wait
 
 
@@ -79,6 +80,38 @@ def test_harness_events_resumes_from_the_log(run, scripted):
 
     agent, first, rest = run(main)
     assert first + rest == [event.seq for event in agent.session.events]
+
+
+@pytest.mark.parametrize("known", [True, False])
+def test_a_feed_goes_on_where_it_was_when_a_session_is_resumed(run, scripted, known):
+    """It told the whole log again; what the consumer does not have of a session it named comes first, and once."""
+    model = scripted(forever("ok"))
+
+    async def main() -> Any:
+        async with harness(model, store=MemoryStore()) as house:
+            agent = house.agents["main"]
+            await agent.run("a")
+            session_id, before = agent.session.id, len(agent.session.events)
+            await agent.dispose()
+            seqs: list[int] = []
+            async with house.events({session_id: 4} if known else None) as feed:
+
+                async def read() -> None:
+                    with anyio.move_on_after(1):
+                        async for item in feed:
+                            if not isinstance(item.item, TextDelta):
+                                seqs.append(item.seq)
+
+                for word in ("b", "c"):
+                    agent = await house.resume(session_id)
+                    await agent.run(word)
+                    await read()
+                    await agent.dispose()
+                await read()
+            return seqs, before, len(agent.session.events)
+
+    seqs, before, after = run(main)
+    assert seqs == list(range(5 if known else before, after))
 
 
 def test_harness_events_with_a_slow_consumer_is_bounded_and_whole(run, scripted):
