@@ -42,15 +42,32 @@ def wrapped(schema: dict[str, Any]) -> ForeignSchema:
     Raises:
         ConfigError: it is no schema.
     """
-    from checkrein.foreign import ForeignSchema
+    from checkrein.foreign import MAX_SCHEMA_DEPTH, ForeignSchema
+    from checkrein.schema import depth_exceeds
 
     if not isinstance(schema, dict):  # a setting of the agent's: those are the provider's to check, but for this one
         raise ConfigError(f"output_schema: expected a JSON Schema as a table, got {type(schema).__name__}")
-    whole: dict[str, Any] = {"type": "object", "properties": {"answer": schema}, "required": ["answer"]}
-    for word in ("$defs", "definitions"):  # local references count from the root
-        if isinstance(schema.get(word), dict):
-            whole[word] = schema[word]
+    if not depth_exceeds(schema, MAX_SCHEMA_DEPTH):  # else it is refused as it is
+        schema = _moved(schema)
+        schema.pop("$id", None)  # it would be the root of its references
+    dialect = {"$schema": schema["$schema"]} if "$schema" in schema else {}
+    whole: dict[str, Any] = {"type": "object", "properties": {"answer": schema}, "required": ["answer"], **dialect}
     return ForeignSchema(whole, name="output_schema")
+
+
+def _moved(node: Any) -> Any:
+    """A schema for its place in the whole: what its local references name is there, not at the whole's root."""
+    if isinstance(node, list):
+        return [_moved(item) for item in node]
+    if not isinstance(node, dict):
+        return node
+    moved = {
+        key: value if isinstance(value, list) and key in ("enum", "examples") else _moved(value)
+        for key, value in node.items()
+    }
+    if isinstance(ref := node.get("$ref"), str) and (ref == "#" or ref.startswith("#/")):
+        moved["$ref"] = f"#/properties/answer{ref[1:]}"
+    return moved
 
 
 def _unfenced(text: str) -> str:

@@ -57,6 +57,34 @@ def test_a_code_block_around_the_whole_answer_is_not_part_of_it(run: Any, fence:
     assert result.reason.code == "INVALID_OUTPUT"
 
 
+TREE = {"type": "object", "properties": {"v": {"type": "integer"}, "next": {"$ref": "#"}}, "required": ["v"]}
+PAIR = {"type": "object", "properties": {"title": {"type": "integer"}, "b": {"$ref": "#/properties/title"}}}
+LIST = {
+    "$schema": "http://json-schema.org/draft-07/schema#",
+    "$id": "https://example.org/list",
+    "type": "array",
+    "items": [{"$ref": "#/definitions/n"}],
+    "definitions": {"n": {"type": "integer"}},
+}
+
+
+@pytest.mark.parametrize(
+    ("schema", "right", "wrong", "where"),
+    [
+        (TREE, '{"v":1,"next":{"v":2}}', '{"v":1,"next":{"v":"x"}}', "next.v"),
+        (PAIR, '{"title":1,"b":2}', '{"title":1,"b":"x"}', "b"),
+        (LIST, "[1]", '["x"]', "[0]"),
+    ],
+)
+def test_references_and_dialect_of_a_schema_are_its_own(
+    run: Any, schema: dict[str, Any], right: str, wrong: str, where: str
+) -> None:
+    """`#` named what it is wrapped in: a right answer failed the turn that had paid for it; others were refused."""
+    assert ask(run, right, schema=schema)[0].check().text == right
+    reason = ask(run, wrong, schema=schema)[0].reason
+    assert (reason.error, reason.code) == ("output", "INVALID_OUTPUT") and where in reason.message
+
+
 @pytest.mark.parametrize(
     ("schema", "word"),
     [
