@@ -11,6 +11,8 @@ from collections.abc import Callable
 from pathlib import PurePath
 from typing import Any
 
+import msgspec
+
 from .errors import ConfigError
 
 __all__ = ["KINDS", "is_context", "note_of", "read_hints", "schema_of", "value_of"]
@@ -100,7 +102,8 @@ def value_of(kind: Any, value: Any) -> Any:
         if not isinstance(value, str):
             raise ValueError(f"Expected `str`, got `{KINDS.get(type(value), type(value).__name__)}`")
         return kind(value)
-    check = getattr(kind, "model_validate", None)
-    if check is None:
+    if (read := getattr(kind, "model_validate_json", None)) is not None:
+        return read(msgspec.json.encode(value))  # as JSON: a strict model takes a text for a date only there
+    if (check := getattr(kind, "model_validate", None)) is None:
         raise NotImplementedError
     return check(value)

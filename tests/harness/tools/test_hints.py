@@ -1,5 +1,6 @@
 """@tool: hints that msgspec does not know, what `Annotated` says, and hints that only a type checker can read."""
 
+import datetime
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -162,6 +163,24 @@ def test_what_has_no_json_form_is_said_in_few_words() -> None:
 
     assert "parameter 'over' cannot become a JSON Schema: range has no JSON form; use JSON types" in str(info.value)
     assert "schema_hook" not in str(info.value)
+
+
+def test_a_strict_model_takes_what_its_own_schema_asks_for() -> None:
+    """It was checked as Python, where no text is a date: no model could call the tool."""
+    pydantic = pytest.importorskip("pydantic")
+
+    class Stay(pydantic.BaseModel):  # type: ignore[misc, name-defined]
+        model_config = pydantic.ConfigDict(strict=True)
+        nights: tuple[datetime.date, ...]
+        beds: int = 1
+
+    @tool
+    def book(stay: Stay) -> Any:
+        return stay.nights
+
+    assert call(book, '{"stay": {"nights": ["2020-02-03"]}}') == (datetime.date(2020, 2, 3),)
+    with pytest.raises(InvalidArguments, match=r"(?s)beds.*valid integer.*at `\$\.stay`"):
+        book.decode('{"stay": {"nights": [], "beds": "2"}}')
 
 
 def test_M8_a_validator_may_raise_anything_also_when_a_plugin_rewrote_the_arguments() -> None:
