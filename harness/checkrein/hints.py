@@ -9,6 +9,7 @@ import inspect
 import typing
 from collections.abc import Callable
 from pathlib import PurePath
+from types import FunctionType, MethodType
 from typing import Any
 
 import msgspec
@@ -19,6 +20,7 @@ __all__ = ["KINDS", "is_context", "note_of", "read_hints", "schema_of", "value_o
 
 KINDS = {dict: "object", list: "array", type(None): "null"}
 """What JSON calls the kinds of values that it names otherwise than Python."""
+_FUNCTIONS = (FunctionType, MethodType)
 
 
 def read_hints(fn: Callable[..., Any], where: str, context_type: type) -> dict[str, Any]:
@@ -33,8 +35,10 @@ def read_hints(fn: Callable[..., Any], where: str, context_type: type) -> dict[s
         ConfigError: a hint names what cannot be found.
     """
     target: Any = getattr(fn, "func", fn)  # functools.partial
-    if not (inspect.isfunction(target) or inspect.ismethod(target)):
-        target = type(target).__call__  # an object that can be called
+    if not isinstance(target, _FUNCTIONS):
+        target = inspect.unwrap(target)  # a cache, or the object of a decorator that is a class
+        if not isinstance(target, _FUNCTIONS):
+            target = getattr(target, "__init__") if isinstance(target, type) else type(target).__call__  # noqa: B009
 
     def bare() -> None: ...
 

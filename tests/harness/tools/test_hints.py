@@ -1,6 +1,7 @@
 """@tool: hints that msgspec does not know, what `Annotated` says, and hints that only a type checker can read."""
 
 import datetime
+import functools
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -153,6 +154,36 @@ def test_a_default_that_json_does_not_know_is_not_shown() -> None:
 
     shown = wait.parameters["properties"]
     assert "default" not in shown["seconds"] and "default" not in shown["steps"] and shown["first"]["default"] == 1
+
+
+class Retried:
+    """What a decorator that is a class makes."""
+
+    def __init__(self, fn: Any) -> None:
+        self.fn = fn
+        functools.update_wrapper(self, fn)
+
+    def __call__(self, *args: Any, **options: Any) -> Any:
+        return self.fn(*args, **options)
+
+
+class Booking:
+    def __init__(self, place: "Place", context: "ToolContext") -> None:
+        self.place = place
+
+
+@pytest.mark.parametrize("make", [Retried, staticmethod, functools.cache, lambda fn: functools.partial(Retried(fn))])
+def test_hints_that_are_text_are_read_behind_what_wraps_a_function(make: Any) -> None:
+    """`from __future__ import annotations` makes all of them text: "Type ''Place'' is not supported"."""
+
+    def go(start: "Place | None", context: "ToolContext", via: "Path | None" = None) -> Any:
+        """Go."""
+        return start, context, via
+
+    made = tool(make(go))
+    assert (made.description, list(made.parameters["properties"])) == ("Go.", ["start", "via"])
+    assert made.invoke(CONTEXT, {"start": None, "via": "a"}) == (None, CONTEXT, Path("a"))
+    assert call(tool(Booking), '{"place": {"x": 3}}').place == Place(3)
 
 
 def test_what_has_no_json_form_is_said_in_few_words() -> None:
