@@ -19,7 +19,7 @@ from checkrein.around import around, refused
 from checkrein.calls import Call, Outcome, error_outcome
 from checkrein.decisions import Allow, Ask, Deny
 from checkrein.derive import WORDS
-from checkrein.errors import AlreadyBegun, GateClosed, InvalidArguments, PluginFault
+from checkrein.errors import AlreadyBegun, GateClosed, InvalidArguments, PluginFault, ToolError
 from checkrein.events import ApprovalAsked, ApprovalDecided, Decision, ToolErrorInfo, ToolLate, ToolStarted
 from checkrein.live import ToolProgress
 from checkrein.output import failure, to_outcome
@@ -184,6 +184,7 @@ class _Run(Struct):
             agent, agent.session, call.call_id, self.attempts, agent.workspace, deadline, self.progress, self.nested
         )
         value: Any = None
+        scope: anyio.CancelScope | None = None
         try:
             if tool.timeout_s is None:
                 value = await self.invoke(tool, context, call.arguments)
@@ -202,6 +203,8 @@ class _Run(Struct):
             if ours(exc) or isinstance(exc, KeyboardInterrupt):
                 raise
             absorb()
+            if scope is not None and scope.cancel_called and raised_late(error):
+                return timed_out(tool, error)
             return self.raised(error, tool)
         finally:
             context.give_up()
@@ -262,11 +265,18 @@ def not_started(decision: str | None = None) -> Outcome:
     return error_outcome("NOT_STARTED", WORDS["NOT_STARTED"], decision=decision)
 
 
-def timed_out(tool: Tool) -> Outcome:
-    """The result of a call that passed its tool's timeout (X4)."""
+def raised_late(error: BaseException) -> bool:
+    """Whether being stopped may have led to an error: a ToolError is the tool's own answer, also then."""
+    return isinstance(error, Exception) and not isinstance(error, ToolError)
+
+
+def timed_out(tool: Tool, error: BaseException | None = None) -> Outcome:
+    """The result of a call that passed its tool's timeout (X4), and of what it raised when it was stopped."""
     text = f"the tool took longer than {tool.timeout_s:g} s and was stopped"
     if tool.effect != "read_only":
         text += "; it may have run, at least in part"
+    if error is not None:
+        text += f"; then it raised {type(error).__name__}: {describe(error)}"
     return error_outcome("TIMEOUT", text)
 
 

@@ -15,6 +15,7 @@ from checkrein import Harness, hookimpl, threads, tool
 from checkrein import events as ev
 from checkrein.agents import AgentSpec
 from checkrein.config.types import HarnessConfig, LimitsConfig
+from checkrein.errors import ToolError
 from checkrein.testing import ScriptedModel, call
 
 # --- X3: threads --------------------------------------------------------------------------------------------
@@ -166,6 +167,29 @@ def test_X4_a_timeout_is_a_result_that_says_what_may_have_run(run, effect, may):
     assert result.ok and took == pytest.approx(5, abs=0.01)
     assert codes(events) == [("c1.1.1", "TIMEOUT")]
     assert ("may have run" in text_of(of(events, ev.ToolResulted)[0])) is may
+
+
+@pytest.mark.parametrize(
+    ("raised", "code", "said"),
+    [
+        (ConnectionError("pool is gone"), "TIMEOUT", "stopped; it may have run, at least in part; then it raised Conn"),
+        (ToolError("rolled back", code="ROLLED_BACK"), "ROLLED_BACK", "rolled back"),
+    ],
+)
+def test_X4_a_tool_that_raises_because_it_was_stopped_has_timed_out(run, raised, code, said):
+    """As clients and clean-up code do; the model read of a lost connection and nothing of the timeout."""
+
+    @tool(timeout_s=5)
+    async def slow() -> None:
+        """Sleep."""
+        try:
+            await anyio.sleep(100)
+        finally:
+            raise raised
+
+    result, events, _ = play(run, call("slow"), "done", tools=[slow])
+    assert result.ok and codes(events) == [("c1.1.1", code)]
+    assert said in text_of(of(events, ev.ToolResulted)[0])
 
 
 def test_X4_a_timeout_leaves_the_siblings(run):
