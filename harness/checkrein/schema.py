@@ -203,10 +203,10 @@ def _schema(where: str, model: type[msgspec.Struct], fields: list[Any]) -> dict[
                 msgspec.json.Decoder(hint)
                 msgspec.json.schema(hint, schema_hook=schema_hook)
             except Exception as found:
-                raise ConfigError(
-                    f"{where}: parameter {name!r} cannot become a JSON Schema: {found};"
-                    " use JSON types, dataclasses, TypedDict, Enum, Literal, paths, msgspec Structs or pydantic models"
-                ) from found
+                use = "use JSON types, dataclasses, TypedDict, Enum, Literal, paths, msgspec Structs or pydantic models"
+                if str(found).startswith("Encoding objects of type"):
+                    use = "a default in it is no JSON: write default_factory=lambda: ... there"
+                raise ConfigError(f"{where}: parameter {name!r} cannot become a JSON Schema: {found}; {use}") from found
         raise ConfigError(f"{where}: its parameters cannot become a JSON Schema: {exc}") from exc
     root: dict[str, Any] = {**schema["$defs"].pop("arguments"), "$defs": schema["$defs"]}
     root.pop("title", None)

@@ -1,5 +1,6 @@
 """@tool: hints that msgspec does not know, what `Annotated` says, and hints that only a type checker can read."""
 
+import dataclasses
 import datetime
 import functools
 from pathlib import Path, PurePosixPath
@@ -154,6 +155,29 @@ def test_a_default_that_json_does_not_know_is_not_shown() -> None:
 
     shown = wait.parameters["properties"]
     assert "default" not in shown["seconds"] and "default" not in shown["steps"] and shown["first"]["default"] == 1
+
+
+@dataclasses.dataclass
+class Search:
+    where: Path = Path()
+
+
+@dataclasses.dataclass
+class Searched:
+    where: Path = dataclasses.field(default_factory=Path)
+
+
+def test_a_default_within_a_type_that_is_no_json_is_said_with_what_to_write() -> None:
+    """The error named the default's type as unsupported, and advised to use paths."""
+
+    def find(search: Search) -> None: ...
+
+    def found(search: Searched) -> Any:
+        return search.where
+
+    with pytest.raises(ConfigError, match="a default in it is no JSON: write default_factory"):
+        tool(find)
+    assert call(tool(found), '{"search": {}}') == Path()
 
 
 class Retried:
