@@ -318,8 +318,7 @@ class TurnStream:
     async def __aenter__(self) -> TurnStream:
         if self._stop is not None:
             raise RuntimeError("a stream is one turn and is entered once: call agent.stream(...) again")
-        session = self._agent.session
-        self._next = len(session.events)
+        self._next = len(self._agent.session.events)
         self._stop = self._attach(self._buffer)
         try:
             self.receipt = self._accept()
@@ -383,6 +382,7 @@ class TurnStream:
 
     async def __aexit__(self, *exc: object) -> None:
         self._left = True
+        self._buffer.wake()  # another task may iterate
         if self._stop is not None:
             self._stop()
         if self._detached or self.receipt is None:

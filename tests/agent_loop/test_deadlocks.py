@@ -14,6 +14,7 @@ from checkrein import Agent, Harness, WouldDeadlock, WrongThread, tool
 from checkrein.chunks import CallChunk, FinishChunk, TextChunk
 from checkrein.config.types import AgentConfig, HarnessConfig
 from checkrein.testing import call, forever
+from checkrein.testing.script import hang
 
 
 @pytest.mark.parametrize("what", ["run", "stream", "result", "result of another", "idle", "dispose"])
@@ -368,3 +369,22 @@ def test_C12_who_was_only_sent_an_input_may_wait_for_the_sender(run):
             return said(box["a"], "tool/result")
 
     assert run(main) == ["helped"]
+
+
+def test_a_stream_that_is_left_ends_for_another_task_that_iterates_over_it(run, scripted):
+    """The task waited for ever, and with it the group that the block was left in."""
+
+    async def main() -> Any:
+        async with Agent(scripted(hang(), "ok")) as agent:
+            items: list[Any] = []
+            async with anyio.create_task_group() as group, agent.stream("go") as turn:
+
+                async def follow() -> None:
+                    items.extend([item async for item in turn])
+
+                group.start_soon(follow)
+                await anyio.sleep(1)
+            return items, (await agent.run("next")).check().turn
+
+    items, turn = run(main)
+    assert items[0].type == "user/message" and turn == 2
