@@ -17,6 +17,7 @@ from checkrein import threads
 from checkrein.agents import Approval, Approver
 from checkrein.around import around, refused
 from checkrein.calls import Call, Outcome, error_outcome
+from checkrein.codec import copied
 from checkrein.decisions import Allow, Ask, Deny
 from checkrein.derive import WORDS
 from checkrein.errors import AlreadyBegun, GateClosed, InvalidArguments, PluginFault, ToolError
@@ -213,7 +214,8 @@ class _Run(Struct):
                 self.children = None
 
     def invoke(self, tool: Tool, context: ToolContext, arguments: dict[str, Any]) -> Awaitable[Any]:
-        """Call the tool: async in place, sync in a daemon thread (X3)."""
+        """Call the tool: async in place, sync in a daemon thread (X3); the arguments it may change are its own."""
+        arguments = copied(arguments)
         if tool.is_async:
             return _Watched(tool.invoke(context, arguments), self.blocked)
         return self.threaded(tool, context, arguments)

@@ -32,6 +32,7 @@ __all__ = [
     "decode_all",
     "decode_body",
     "plain",
+    "copied",
     "DamagedLine",
     "SUFFIX_BYTES",
 ]
@@ -220,3 +221,10 @@ def plain(value: Any, path: str = "$", depth: int = MAX_DEPTH, text: Callable[[s
                 raise NotPlainJSON(path, f"the key {key!r} of type {type(key).__name__}")
         return {plain(key, path, 1, text): plain(item, f"{path}.{key}", depth - 1, text) for key, item in value.items()}
     raise NotPlainJSON(path, kind.__name__)
+
+
+def copied(value: Any) -> Any:
+    """Return a copy of plain JSON, for somebody who may change it; nothing is checked."""
+    if type(value) is dict:
+        return {key: copied(item) for key, item in value.items()}
+    return [copied(item) for item in value] if type(value) is list else value

@@ -15,6 +15,7 @@ import anyio
 
 from .calls import Outcome
 from .closing import repair
+from .codec import copied
 from .errors import InvalidArguments
 from .events import AssistantAnswer, LogGap, ToolStarted
 from .messages import CallBlock
@@ -96,7 +97,8 @@ def _arguments(session: Session, call: CallState, tool: Tool) -> dict[str, Any] 
     """What the call was begun with: the arguments of its last start, or the model's own."""
     for event in reversed(session.events):
         if type(event) is ToolStarted and event.call_id == call.call_id and event.arguments is not None:
-            return event.arguments
+            arguments: dict[str, Any] = copied(event.arguments)
+            return arguments
         if type(event) is AssistantAnswer:
             for block in event.content:
                 if type(block) is CallBlock and block.call_id == call.call_id:

@@ -277,3 +277,41 @@ def test_X8_progress_from_a_thread_is_shown(run):
     assert result.ok
     assert [item.text for item in live if isinstance(item, ToolProgress)] == ["step 0", "step 1", "step 2"]
     assert not any("step 1" in str(event) for event in events)
+
+
+@pytest.mark.parametrize("kind", ["hints", "schema"])
+def test_X6_a_tool_that_changes_its_arguments_changes_only_its_own(run, kind):
+    """Run again it got what it had left of them, and the event that had logged them lost them too (L2)."""
+    took: list[int] = []
+
+    def take(stack: list[int]) -> int:
+        took.append(stack.pop())
+        if len(took) == 1:
+            raise ConnectionError("try again")
+        return took[-1]
+
+    @tool(name="take", idempotent=True)
+    def by_hints(stack: list[int]) -> int:
+        """Take the last one."""
+        return take(stack)
+
+    @tool(name="take", idempotent=True, parameters={"type": "object", "required": ["stack"]})
+    def by_schema(arguments: dict[str, Any]) -> int:
+        """Take the last one."""
+        return take(arguments.pop("stack"))
+
+    @tool
+    async def outer(context: ToolContext) -> Any:
+        """Call it."""
+        return await context.call("take", {"stack": [1, 2]})
+
+    class Again:
+        @hookimpl
+        async def tools_execute(self, call: Any, proceed: Any) -> Any:
+            first = await proceed(call)
+            return await proceed(call) if first.is_error else first
+
+    tools = [by_hints if kind == "hints" else by_schema, outer]
+    result, events, _ = play(run, call("outer"), "done", tools=tools, plugins=[Again()])
+    assert result.ok and took == [2, 2]
+    assert [event.arguments for event in of(events, ev.ToolStarted)][1:] == [{"stack": [1, 2]}] * 2
