@@ -11,8 +11,10 @@ from typing import TYPE_CHECKING, Any
 
 import anyio
 from anyio.lowlevel import checkpoint
+from msgspec.structs import replace
 
 from checkrein.calls import Call, Outcome, error_outcome
+from checkrein.codec import copied
 from checkrein.derive import WORDS
 from checkrein.errors import InvalidArguments, ToolError
 from checkrein.events import ToolCalled
@@ -86,7 +88,8 @@ class Children:
             absorb()
             outcome = failed(exc)
         settle(self._agent.session, call_id, self._agent.capped(outcome), int((perf_counter() - began) * 1000))
-        return outcome
+        # The tool may change what it gets, not what is logged.
+        return replace(outcome, content=list(outcome.content), value=copied(outcome.value))
 
     def close(self) -> None:
         """The tool has returned or was stopped: what it left running is cancelled and answered; never awaits."""

@@ -339,3 +339,24 @@ def test_X7_a_nested_call_names_its_tool(run):
         "expected the name of a tool, got FunctionTool; call 'leaf'",
         "expected the name of a tool, got int",
     ]
+
+
+def test_X7_a_tool_may_change_the_outcome_it_got_not_what_is_logged(run):
+    """As tools do that add a member to what another one found: the log's event changed with it (L2)."""
+
+    @tool(read_only=True)
+    async def found() -> dict[str, Any]:
+        return {"rows": [1]}
+
+    @tool(read_only=True)
+    async def more(context: ToolContext) -> Any:
+        asked = await context.call("found", {})
+        asked.value["rows"].append(2)
+        asked.content.clear()
+        return asked.value
+
+    result, events = play(run, call("more", {}), "done", tools=[found, more])
+    assert result.ok
+    inner, outer = of(events, ev.ToolResulted)
+    assert (inner.value, inner.content[0].text) == ({"rows": [1]}, '{"rows":[1]}')
+    assert outer.value == {"rows": [1, 2]}
