@@ -119,6 +119,14 @@ def test_tokens_are_those_of_the_turn(run: Callable[..., Any]) -> None:
     run(main)
 
 
+def test_calls_of_an_answer_that_used_up_the_tokens_are_refused(run: Callable[..., Any]) -> None:
+    """The budget is over before the step is: nothing more is begun in it."""
+    result = run(one_turn, config(max_tokens=50), [[call("poll"), usage(input=60)]])
+    assert cause(result) == ("budget", "tokens", 50)
+    (answer,) = [event for event in result.events if isinstance(event, ToolResulted)]
+    assert answer.decision == "deny" and "no further calls in this turn" in answer.content[0].text
+
+
 def test_large_counts_are_told_in_full(run: Callable[..., Any]) -> None:
     answers: list[Any] = [[call("poll"), usage(input=1_234_567)]]
     result = run(one_turn, config(max_tokens=1_000_000), answers)

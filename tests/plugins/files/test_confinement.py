@@ -236,6 +236,16 @@ def test_a_workspace_behind_a_link_is_the_folder_it_names(room: Any) -> None:
     assert info.value.code == "OUTSIDE_WORKSPACE"
 
 
+@pytest.mark.skipif(not Path("/proc/self/fd").is_dir(), reason="counts descriptors in /proc")
+def test_nothing_stays_open_behind_a_refusal(room: Any) -> None:
+    before = len(os.listdir("/proc/self/fd"))
+    for _ in range(20):
+        for path in ("inside", "fifo", "nothing", "../outside/secret.txt"):
+            with pytest.raises(ToolError):
+                room("read_file", path=path)
+    assert len(os.listdir("/proc/self/fd")) == before
+
+
 @posix
 def test_special_files_do_not_hold_the_tool_up(room: Any) -> None:
     with pytest.raises(ToolError) as info:
