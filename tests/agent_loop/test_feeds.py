@@ -11,9 +11,9 @@ from loopkit import house as harness
 
 from checkrein import StepReset, TextDelta, ToolContext, tool
 from checkrein.agents import AgentSpec
-from checkrein.live import ToolProgress, TurnEnd
+from checkrein.live import ThinkingDelta, ToolProgress, TurnEnd
 from checkrein.memory_store import MemoryStore
-from checkrein.testing import call, forever, text, wait
+from checkrein.testing import call, forever, text, thinking, wait
 
 
 def test_harness_events_tells_of_all_agents_those_that_come_later_too(run, scripted):
@@ -288,6 +288,33 @@ def test_harness_events_brings_text_when_it_comes(run, scripted):
         return seen
 
     assert run(main) == [("a", 0), ("b", 50), ("c", 100)]
+
+
+def test_harness_events_brings_progress_and_thinking_when_they_come(run, scripted):
+    """Not with the next event: a tool may run for an hour."""
+    model = scripted([thinking("hm"), wait(50), call("slow")], "done")
+
+    @tool
+    async def slow(context: ToolContext) -> str:
+        """Tell, and go on."""
+        context.progress("half")
+        await anyio.sleep(50)
+        return "x"
+
+    async def main() -> Any:
+        house = harness(model, tools=[slow])
+        async with house, house.events() as feed:
+            began = anyio.current_time()
+            house.agents["main"].send("go")
+            seen: list[tuple[str, float]] = []
+            async for item in feed:
+                if isinstance(item.item, (ThinkingDelta, ToolProgress)):
+                    seen.append((item.item.text, anyio.current_time() - began))
+                if isinstance(item.item, TurnEnd):
+                    break
+        return seen
+
+    assert run(main) == [("hm", 0), ("half", 50)]
 
 
 def test_harness_events_of_a_closed_harness_end_at_once(run, scripted):

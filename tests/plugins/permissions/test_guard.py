@@ -153,6 +153,28 @@ def test_what_cannot_be_judged_is_asked_without_an_always(run: Callable[..., Any
     assert person.asked[0].rule is None and "cannot be told" in person.asked[0].summary and not ran
 
 
+@pytest.mark.parametrize(
+    ("path", "mode", "outcome"),
+    [
+        ("src/a", "allow", "ran"),
+        ("other", "allow", "ran"),
+        ("https://x/src/a", "allow", "it cannot be told whether the rule 'write_file(src/**)' allows it"),
+        ("other", "ask", "no rule is about it"),
+        ("https://x/src/a", "ask", "it cannot be told whether the rule 'write_file(src/**)' allows it"),
+        ("https://x/src/a", "deny", "denied: no permission rule allows it"),
+    ],
+)
+def test_what_an_allowing_rule_may_be_about_is_asked(
+    run: Callable[..., Any], path: str, mode: Any, outcome: str
+) -> None:
+    """In doubt a person decides, also where everything else is allowed; who denies the rest denies this as well."""
+    person = Person("denied")
+    plugin = config(mode=mode, allow=("write_file(src/**)",))
+    result = run(one_turn, plugin, [call("write_file", {"path": path}), "done"], person)
+    said = [question.summary for question in person.asked] or ["ran" if ran else results(result)[0][0]]
+    assert len(said) == 1 and outcome in said[0]
+
+
 def test_protected_files_are_asked_for_each_time(run: Callable[..., Any], tmp_path: Path) -> None:
     (tmp_path / ".git").mkdir()
     (tmp_path / "innocent").symlink_to(".git")

@@ -56,6 +56,8 @@ def test_star_means_any_arguments(tmp_path: Path) -> None:
         ("a?c", "abc", True),
         ("a?c", "a/c", False),
         ("SRC/a.py", "src/a.py", False),
+        ("./src/**", "src/a.py", True),
+        ("./src/**", "rc/a.py", False),
     ],
 )
 def test_paths_allow_exactly(tmp_path: Path, pattern: str, path: str, answer: bool) -> None:
@@ -71,7 +73,8 @@ def test_deny_ignores_case_and_spelling(tmp_path: Path, path: str) -> None:
 
 
 def test_deny_covers_what_a_folder_holds(tmp_path: Path) -> None:
-    assert denies("write_file(secret)", call_of("write_file", path="secret/a/b"), tmp_path) is True
+    for rule in ("write_file(secret)", "write_file(./secret)"):
+        assert denies(rule, call_of("write_file", path="secret/a/b"), tmp_path) is True
     assert denies("write_file(secret)", call_of("write_file", path="secrets"), tmp_path) is False
 
 
