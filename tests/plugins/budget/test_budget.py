@@ -205,6 +205,7 @@ def test_polling_tools_may_repeat(run: Callable[..., Any]) -> None:
     other = call("search", {"query": "b"})
     for step in (other, [ask("x"), other]):
         assert cause(run(one_turn, polls, [step] * 9 + ["done"]))[1] == "repeats", "others may not, also beside one"
+    assert run(one_turn, polls, [other, ask("x")] * 9 + ["done"]).ok, "what is looked at between polls is no circle"
 
 
 @pytest.mark.parametrize("broken", [call("lookup", raw="{bad"), call("nothing", {}), call("lookup", {"wrong": 1})])

@@ -243,6 +243,8 @@ def test_nothing_stays_open_behind_a_refusal(room: Any) -> None:
         for path in ("inside", "fifo", "nothing", "../outside/secret.txt"):
             with pytest.raises(ToolError):
                 room("read_file", path=path)
+        room("list_files", path="inside")
+        room("search_text", text="inside")
     assert len(os.listdir("/proc/self/fd")) == before
 
 
