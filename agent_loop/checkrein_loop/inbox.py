@@ -17,6 +17,7 @@ from checkrein.codec import plain
 from checkrein.errors import ConfigError, InboxFull, UnknownInput
 from checkrein.events import InboxAccepted, InboxDiscarded, InboxReplaced, SessionResumed
 from checkrein.messages import USER, Block, Content, MediaBlock, Source, TextBlock, as_content
+from checkrein.output import checked_block
 from checkrein.state import Pending
 from checkrein.text import clean
 
@@ -274,23 +275,18 @@ def cleaned_content(content: str | Block | Sequence[Block]) -> tuple[Content, in
     """Return input as clean blocks, and how many characters were replaced (L9).
 
     Raises:
-        ValueError: there is nothing a model could read in it.
+        ValueError: there is nothing a model could read in it, or a media block is not as providers take it.
         TypeError: a block is not text or media.
     """
     out: Content = []
     total = 0
     for block in as_content(content):
-        if isinstance(block, TextBlock):
-            text, count = clean(block.text)
-            total += count
-            if text:
-                out.append(
-                    block if text is block.text else TextBlock(text, block.provider_metadata)
-                )  # halves may be joined
-        elif isinstance(block, MediaBlock):
-            out.append(block)
-        else:
+        if not isinstance(block, (TextBlock, MediaBlock)):
             raise TypeError(f"expected text or media as input, got {type(block).__name__}")
+        checked, count = checked_block(block)
+        total += count
+        if not isinstance(checked, TextBlock) or checked.text:
+            out.append(checked)
     if not out or all(isinstance(block, TextBlock) and not block.text.strip() for block in out):
         raise ValueError("expected input with some text or media, got nothing; say something to the model")
     return out, total

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, TypeAlias, overload
 
 import msgspec
@@ -250,11 +250,17 @@ class Edit(Struct, frozen=True, omit_defaults=True):
 
 
 def as_content(content: str | Block | Sequence[Block]) -> Content:
-    """Return content as a list of blocks; a str becomes one text block."""
+    """Return content as a list of blocks; a str becomes one text block.
+
+    Raises:
+        TypeError: it is something else.
+    """
     if isinstance(content, str):
-        return [TextBlock(content)]
+        return [TextBlock(str.__str__(content))]  # no subclass, as of a template engine: those are no JSON
     if isinstance(content, Struct):
         return [content]
+    if not isinstance(content, Iterable):
+        raise TypeError(f"expected text, a block or a list of blocks, got {type(content).__name__}")
     return list(content)
 
 

@@ -11,7 +11,7 @@ from base64 import b64decode
 from collections.abc import Callable, Sequence
 from hashlib import sha256
 from pathlib import PurePath
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeVar
 
 import msgspec
 
@@ -24,6 +24,7 @@ from .text import clean, clean_json, describe, preview
 
 __all__ = [
     "to_outcome",
+    "checked_block",
     "failure",
     "cap",
     "capped",
@@ -35,6 +36,7 @@ __all__ = [
 ]
 
 PutBlob: TypeAlias = Callable[[bytes], str]
+B = TypeVar("B", bound=Block)
 
 READ_OUTPUT = "read_output"  # the tool that pages through what was left out; checkrein_files brings it
 MAX_BLOCKS = 64
@@ -138,11 +140,8 @@ def _checked(outcome: Outcome) -> Outcome:
         for block in outcome.content:
             if not isinstance(block, _BLOCKS):
                 return _no_json(outcome, f"it holds a {type(block).__name__}; only text, media and opaque blocks")
-            built, count = clean_json(msgspec.to_builtins(block))
-            checked = msgspec.convert(built, type(block))  # constructors do not check their types
-            if type(checked) is MediaBlock and checked.data is not None:
-                checked = msgspec.structs.replace(checked, data=_base64(checked.data))
-            content.append(block if checked == block else checked)
+            checked, count = checked_block(block)
+            content.append(checked)
             total += count
         value, count = _built(outcome.value)
         msgspec.json.encode((content, value))
@@ -158,12 +157,27 @@ def _checked(outcome: Outcome) -> Outcome:
     )
 
 
-def _base64(data: str) -> str:
-    """Base64 as providers take it: they would refuse this request, and each one after it.
+def checked_block(block: B) -> tuple[B, int]:
+    """A block as the log and every provider take it, and how many characters of it were replaced (L5, L9).
+
+    Args:
+        block: as somebody made it; constructors do not check their types. Bytes as data become base64.
 
     Raises:
-        ValueError: it is something else.
+        ValueError: a member has another type, or media has not exactly one of data in base64, url and blob: providers
+            would refuse this request, and each one after it.
     """
+    built, count = clean_json(msgspec.to_builtins(block, enc_hook=_builtin))
+    checked = msgspec.convert(built, type(block))
+    if isinstance(checked, MediaBlock):
+        if sum(each is not None for each in (checked.data, checked.url, checked.blob)) != 1:
+            raise ValueError("expected a media block with exactly one of data, url and blob")
+        if checked.data is not None:
+            checked = msgspec.structs.replace(checked, data=_base64(checked.data))
+    return checked, count
+
+
+def _base64(data: str) -> str:
     data = "".join(data.split())  # encodebytes breaks lines
     try:
         b64decode(data, validate=True)

@@ -9,10 +9,9 @@ import anyio
 import pytest
 from loopkit import Flush, nap, of, plugin, said, started, types
 
-from checkrein import Agent, AgentLike, GateClosed, Source
+from checkrein import Agent, AgentLike, GateClosed
 from checkrein.errors import AgentError
 from checkrein.memory_store import MemoryStore
-from checkrein.messages import TextBlock
 from checkrein.session import Session
 from checkrein.testing import call, forever, text, wait
 from checkrein_loop.agent import LoopAgent
@@ -309,44 +308,6 @@ def test_I3_withdrawn_while_it_is_flushed_begins_no_turn(run, scripted):
             return await agent.run("b")
 
     assert run(main).ok
-
-
-@pytest.mark.parametrize("content", ["", "  \n", [], [TextBlock("")]])
-def test_I3_input_that_says_nothing_is_refused(run, scripted, content):
-    """The caller is told; nothing is logged, nothing begins."""
-    model = scripted()
-
-    async def main() -> Any:
-        async with Agent(model) as agent:
-            for act in (agent.send, agent.steer, agent.inject):
-                with pytest.raises(ValueError, match="expected input"):
-                    act(content)
-            with pytest.raises(ValueError, match="expected input"):
-                await agent.run(content)
-            assert agent.status == "idle"
-            return agent
-
-    assert not of(run(main), "inbox/accepted")
-
-
-def test_L9_an_inputs_text_and_the_names_of_its_source_are_cleaned_and_counted(run, scripted):
-    """As it is accepted, and as it is replaced; nothing is said where nothing was cleaned."""
-    model = scripted("ok")
-
-    async def main() -> Any:
-        async with Agent(model) as agent:
-            agent.inject("half \ud800")
-            agent.inject("whole", source=Source("client", name="n\ud800", id="i\ud800"))
-            plain = agent.inject("plain", source=Source("client", name="n", id="i"))
-            agent.replace(plain.id, "\ud800 \ud801")
-            agent.replace(plain.id, "plain again")
-            return agent
-
-    agent = run(main)
-    accepted = of(agent, "inbox/accepted")
-    assert [event.cleaned for event in accepted] == [1, 2, None]
-    assert (accepted[1].source.name, accepted[1].source.id) == ("n\ufffd", "i\ufffd")
-    assert [event.cleaned for event in of(agent, "inbox/replaced")] == [2, None]
 
 
 def test_I3_options_of_an_input_are_the_turns(run, scripted):
