@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from loopkit import add, of, plugin, results, said, sent, types
 
-from checkrein import Agent, AgentSpec, Retry, tool
+from checkrein import Agent, Retry, tool
 from checkrein.chunks import CallChunk, FinishChunk, MetadataChunk, TextChunk, ThinkingChunk, UsageChunk
 from checkrein.messages import CallBlock, TextBlock, ThinkingBlock, Usage, content_text
 from checkrein.testing import call, error, finish, metadata, text, thinking, torn, usage
@@ -278,30 +278,6 @@ def test_M8_an_unknown_tool_is_named_with_its_nearest_neighbour(run, scripted):
     assert result.ok
     assert results(agent) == [("c1.1.1", "UNKNOWN_TOOL"), ("c1.1.2", "UNKNOWN_TOOL")]
     assert all("expected one of add" in words for words in said(agent, "tool/result"))
-
-
-def test_M8_a_tool_the_agent_may_not_use_is_unknown_to_it(run, scripted):
-    """The harness has it, for others: it is neither shown nor run."""
-    model = scripted([call("add", {"a": 1, "b": 1}), call("ping")], "ok", record=True)
-    ran: list[str] = []
-
-    @tool
-    async def ping() -> str:
-        """Ping."""
-        ran.append("ping")
-        return "pong"
-
-    async def main() -> Any:
-        async with Agent(model, tools=[add, ping]) as other:
-            spec = AgentSpec(id="modest", model="scripted:model", tools=("ad*",))
-            agent = await other.harness.create_agent(spec)
-            return agent, await agent.run("go")
-
-    agent, result = run(main)
-    assert result.ok and not ran
-    assert results(agent) == [("c1.1.1", "ok"), ("c1.1.2", "UNKNOWN_TOOL")]
-    assert [schema.name for schema in model.requests[0].tools] == ["add"]
-    assert "expected one of add" in said(agent, "tool/result")[1]
 
 
 def test_M8_where_there_are_no_tools_the_model_is_told_so(run, scripted):

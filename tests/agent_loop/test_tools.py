@@ -8,7 +8,7 @@ import anyio
 import pytest
 from callkit import Meter, alone, codes, nap, of, play, text_of
 
-from checkrein import Agent, tool
+from checkrein import Agent, AgentSpec, tool
 from checkrein import events as ev
 from checkrein.calls import Outcome
 from checkrein.messages import ToolMessage, content_text
@@ -273,3 +273,29 @@ def test_C1_a_cancel_is_heard_between_calls_that_never_suspend(run):
     result, events, _ = play(run, calls, "never", tools=[quick], max_parallel_tool_calls=1)
     assert result.reason.kind == "cancelled" and ran == [1, 2]
     assert [code for _, code in codes(events)] == ["ok", "ok", "NOT_STARTED", "NOT_STARTED", "NOT_STARTED"]
+
+
+def test_M8_a_tool_the_agent_may_not_use_is_unknown_to_it(run):
+    """The harness has it, for others: it is neither shown nor run."""
+    meter = Meter()
+    model = ScriptedModel([nap("a"), call("ping")], "ok", record=True)
+    ran: list[str] = []
+
+    @tool
+    async def ping() -> str:
+        """Ping."""
+        ran.append("ping")
+        return "pong"
+
+    async def main() -> Any:
+        async with Agent(model, tools=[*meter.tools(), ping]) as other:
+            agent = await other.harness.create_agent(AgentSpec(id="modest", model="scripted:model", tools=("na*",)))
+            return await agent.run("go")
+
+    result = run(main)
+    assert result.ok and not ran
+    assert [code for _, code in codes(result.events)] == ["ok", "UNKNOWN_TOOL"]
+    assert [schema.name for schema in model.requests[0].tools] == ["nap"]
+    told = of(result.events, ev.ToolEnded)[0]  # while the first one runs
+    assert (told.call_id, told.error.code) == ("c1.1.2", "UNKNOWN_TOOL")
+    assert "expected one of nap" in content_text(told.content)
