@@ -7,19 +7,20 @@ from __future__ import annotations
 
 import inspect
 import typing
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import PurePath
-from types import FunctionType, MethodType
+from types import FunctionType, MethodType, UnionType
 from typing import Any
 
 import msgspec
 
 from .errors import ConfigError
 
-__all__ = ["KINDS", "is_context", "note_of", "read_hints", "schema_of", "value_of"]
+__all__ = ["KINDS", "is_context", "limited", "note_of", "read_hints", "schema_of", "value_of"]
 
 KINDS = {dict: "object", list: "array", type(None): "null"}
 """What JSON calls the kinds of values that it names otherwise than Python."""
+_LIMITS = ("gt", "ge", "lt", "le", "multiple_of", "min_length", "max_length", "pattern")
 _FUNCTIONS = (FunctionType, MethodType)
 
 
@@ -79,6 +80,25 @@ def note_of(hint: Any) -> str | None:
             if isinstance(text, str):
                 return text
     return None
+
+
+def limited(hint: Any) -> Any:
+    """A hint whose limits (a pydantic Field's, annotated_types') are as msgspec has them, so that they count."""
+    notes = [note for note in getattr(hint, "__metadata__", ()) if not isinstance(note, msgspec.Meta)]
+    inner = [part for note in notes for part in getattr(note, "metadata", None) or ()]  # of a pydantic Field
+    limits = {name: value for part in (*notes, *inner) for name, value in _limits_of(part)}
+    if not limits:
+        return hint
+    meta, kind = msgspec.Meta(**limits), typing.get_args(hint)[0]
+    kinds = typing.get_args(kind) if typing.get_origin(kind) in (typing.Union, UnionType) else (kind,)
+    return typing.Union[tuple(each if each is type(None) else typing.Annotated[each, meta] for each in kinds)]  # noqa: UP007
+
+
+def _limits_of(part: Any) -> Iterator[tuple[str, Any]]:
+    for name in _LIMITS:
+        value = getattr(part, name, None)
+        if isinstance(value, (int, float, str)):
+            yield name, value
 
 
 def schema_of(kind: Any) -> dict[str, Any]:

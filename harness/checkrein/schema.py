@@ -17,7 +17,7 @@ from msgspec import UNSET, UnsetType
 from .codec import plain
 from .docstrings import parse_docstring
 from .errors import ConfigError
-from .hints import is_context, note_of, read_hints, schema_of, value_of
+from .hints import is_context, limited, note_of, read_hints, schema_of, value_of
 
 __all__ = [
     "Signature",
@@ -94,9 +94,13 @@ def read_signature(fn: Callable[..., Any], context_type: type) -> Signature:
             continue
         if text := note_of(hint):
             docs.setdefault(parameter.name, text)
+        hint = limited(hint)
         if parameter.default is inspect.Parameter.empty:
             fields.append((parameter.name, hint))
         else:
+            if type(parameter.default).__name__ == "FieldInfo":  # pydantic's; the function would get it as the value
+                wanted = f"{parameter.name}: Annotated[..., Field(...)] = <the default itself>"
+                raise ConfigError(f"{where}: parameter {parameter.name!r} has a Field as its default; write {wanted}")
             fields.append((parameter.name, hint | UnsetType if _can_or(hint) else _union(hint), UNSET))
             defaults[parameter.name] = parameter.default
     model = _model(where, fields)

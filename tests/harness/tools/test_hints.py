@@ -263,3 +263,57 @@ def test_M8_a_validator_may_raise_anything_also_when_a_plugin_rewrote_the_argume
     codes.clear()
     with pytest.raises(InvalidArguments, match="KeyError: 'de'"):
         dial.invoke(CONTEXT, checked)  # what it depends on may change until then
+
+
+class Ge:
+    """As annotated_types have them, which need not be installed."""
+
+    def __init__(self, ge: Any) -> None:
+        self.ge = ge
+
+
+def test_limits_of_others_are_shown_and_checked() -> None:
+    """A parameter that was said to be at least 1 came as 0: only msgspec's own Meta counted."""
+
+    @tool
+    def book(nights: Annotated[int, Ge(1)], beds: Annotated[int | None, "how many", Ge(2)] = None) -> Any:
+        return nights, beds
+
+    properties = book.schema.parameters["properties"]
+    assert properties["nights"] == {"type": "integer", "minimum": 1}
+    assert properties["beds"]["description"] == "how many"
+    assert call(book, '{"nights": 1, "beds": null}') == (1, None) and call(book, '{"nights": 3}') == (3, None)
+    for wrong in ('{"nights": 0}', '{"nights": 1, "beds": 1}'):
+        with pytest.raises(InvalidArguments, match="Expected `int` >= "):
+            book.decode(wrong)
+    with pytest.raises(ConfigError, match="numeric"):
+
+        @tool
+        def odd(name: Annotated[str, Ge(1)]) -> None:
+            """A limit that its type cannot have."""
+
+
+def test_limits_of_a_pydantic_field() -> None:
+    pydantic = pytest.importorskip("pydantic")
+    Field = pydantic.Field  # noqa: N806
+
+    @tool
+    def find(
+        code: Annotated[str, Field(pattern="^[a-z]+$", max_length=3, description="its code")],
+        tags: Annotated[list[str], Field(min_length=1)],
+        score: Annotated[float, Field(gt=0, le=1)] = 0.5,
+    ) -> Any:
+        return code, tags, score
+
+    properties = find.schema.parameters["properties"]
+    assert properties["code"] == {"type": "string", "pattern": "^[a-z]+$", "maxLength": 3, "description": "its code"}
+    assert properties["score"] == {"type": "number", "exclusiveMinimum": 0, "maximum": 1, "default": 0.5}
+    assert call(find, '{"code": "ab", "tags": ["x"]}') == ("ab", ["x"], 0.5)
+    for wrong in ('{"code": "A", "tags": ["x"]}', '{"code": "abcd", "tags": ["x"]}', '{"code": "a", "tags": []}'):
+        with pytest.raises(InvalidArguments):
+            find.decode(wrong)
+    with pytest.raises(ConfigError, match=r"'n' has a Field as its default; write n: Annotated"):
+
+        @tool
+        def given(n: int = Field(5, ge=1)) -> None:
+            """The function would get the Field itself."""
