@@ -139,6 +139,13 @@ def test_L2_what_is_not_plain_json_is_refused_with_its_path(value, path):
     check_agrees(held)
 
 
+def test_L2_plain_json_is_kept_as_it_is():
+    held = session()
+    fields = {"a": [1, 1.5, -0.0, True, None, "x"], "b": {"c": {}, "d": 10**20}}
+    event = held.append_free("notes/seen", fields)
+    assert event.fields == fields and decode(held.lines[-1]).fields == fields
+
+
 def test_L2_its_owner_cannot_change_an_event_afterwards():
     held = session()
     mine: dict[str, Any] = {"list": [1]}
