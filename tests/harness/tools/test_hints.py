@@ -317,3 +317,19 @@ def test_limits_of_a_pydantic_field() -> None:
         @tool
         def given(n: int = Field(5, ge=1)) -> None:
             """The function would get the Field itself."""
+
+
+def test_notes_count_also_beside_a_type_of_the_function_around() -> None:
+    """Such a type is found by another way, which forgot what `Annotated` says."""
+
+    @dataclasses.dataclass
+    class Place:
+        name: str
+
+    @tool
+    def go(place: Place, steps: Annotated[int, "how many", msgspec.Meta(ge=1)]) -> Any:
+        return Place(place.name), steps
+
+    assert go.schema.parameters["properties"]["steps"] == {"type": "integer", "minimum": 1, "description": "how many"}
+    with pytest.raises(InvalidArguments, match=">= 1"):
+        go.decode('{"place": {"name": "x"}, "steps": 0}')
