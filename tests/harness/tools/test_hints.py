@@ -327,7 +327,7 @@ def test_notes_count_also_beside_a_type_of_the_function_around() -> None:
         name: str
 
     @tool
-    def go(place: Place, steps: Annotated[int, "how many", msgspec.Meta(ge=1)]) -> Any:
+    def go(place: "Place", steps: "Annotated[int, 'how many', msgspec.Meta(ge=1)]") -> Any:
         return Place(place.name), steps
 
     assert go.schema.parameters["properties"]["steps"] == {"type": "integer", "minimum": 1, "description": "how many"}
