@@ -8,6 +8,7 @@ from __future__ import annotations
 import inspect
 import typing
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import PurePath
 from types import FunctionType, MethodType, UnionType
 from typing import Any
@@ -48,19 +49,25 @@ def read_hints(fn: Callable[..., Any], where: str, context_type: type) -> dict[s
     plain = inspect.unwrap(target)
     names = getattr(plain, "__globals__", {})
     try:
-        return typing.get_type_hints(bare, names, include_extras=True)
-    except NameError:
-        pass
-    except Exception as exc:
-        raise ConfigError(f"{where}: its type hints cannot be read: {exc}") from exc
-    # Names that exist only for type checkers, or in the function around it: ToolContext and the closure are known.
-    try:
-        known = {context_type.__name__: context_type, **names, **inspect.getclosurevars(plain).nonlocals}
+        # The context is known also where it is imported for type checkers only.
+        known = {context_type.__name__: context_type, **names, **_around(plain)}
         return typing.get_type_hints(bare, names, known, include_extras=True)
-    except Exception as exc:
+    except NameError as exc:
         raise ConfigError(
             f"{where}: its type hints cannot be read: {exc}; types of parameters must be importable from its module"
         ) from exc
+    except Exception as exc:
+        raise ConfigError(f"{where}: its type hints cannot be read: {exc}") from exc
+
+
+def _around(fn: Any) -> dict[str, Any]:
+    """What a function uses of the function around it, as far as that has made it yet."""
+    out: dict[str, Any] = {}
+    if (code := getattr(fn, "__code__", None)) is not None:
+        for name, cell in zip(code.co_freevars, fn.__closure__ or (), strict=True):
+            with suppress(ValueError):
+                out[name] = cell.cell_contents
+    return out
 
 
 def is_context(hint: Any, context_type: type) -> bool:

@@ -319,8 +319,8 @@ def test_limits_of_a_pydantic_field() -> None:
             """The function would get the Field itself."""
 
 
-def test_notes_count_also_beside_a_type_of_the_function_around() -> None:
-    """Such a type is found by another way, which forgot what `Annotated` says."""
+def test_a_type_of_the_function_around_is_meant_before_one_of_the_module() -> None:
+    """Also where the hint is text, as everywhere with `from __future__ import annotations`; there is a Place above."""
 
     @dataclasses.dataclass
     class Place:
@@ -328,8 +328,12 @@ def test_notes_count_also_beside_a_type_of_the_function_around() -> None:
 
     @tool
     def go(place: "Place", steps: "Annotated[int, 'how many', msgspec.Meta(ge=1)]") -> Any:
-        return Place(place.name), steps
+        return later(Place(place.name)), steps
 
+    def later(value: Any) -> Any:
+        return value
+
+    assert call(go, '{"place": {"name": "x"}, "steps": 1}') == (Place("x"), 1)
     assert go.schema.parameters["properties"]["steps"] == {"type": "integer", "minimum": 1, "description": "how many"}
     with pytest.raises(InvalidArguments, match=">= 1"):
         go.decode('{"place": {"name": "x"}, "steps": 0}')
