@@ -50,6 +50,22 @@ TESTS = {
     "checkrein.session": ["tests/harness/session"],
     "checkrein.closing": ["tests/harness/session"],
     "checkrein.rules": ["tests/harness/session"],
+    "checkrein.around": ["tests/harness/hooks"],
+    "checkrein.live": ["tests/agent_loop/test_streams.py", "tests/agent_loop/test_feeds.py", "tests/harness"],
+    "checkrein.feed": ["tests/agent_loop/test_feeds.py"],
+    "checkrein.output": ["tests/harness/tools"],
+    "checkrein.toolbase": ["tests/harness/tools"],
+    "checkrein.schema": ["tests/harness/tools"],
+    "checkrein.hints": ["tests/harness/tools"],
+    "checkrein.recovery": ["tests/harness/recovery", "tests/harness/session"],
+    "checkrein_permissions.commands": ["tests/plugins/permissions"],
+    "checkrein_permissions.paths": ["tests/plugins/permissions"],
+    "checkrein_permissions.plugin": ["tests/plugins/permissions"],
+    "checkrein_budget.plugin": ["tests/plugins/budget"],
+    "checkrein_budget.repeats": ["tests/plugins/budget"],
+    "checkrein_retry.policy": ["tests/plugins/retry"],
+    "checkrein_compaction.trim": ["tests/plugins/compaction"],
+    "checkrein_files.workspace": ["tests/plugins/files"],
 }
 SUITE_S, TESTS_S = 40, 150
 _SWAPS: dict[type[ast.AST], type[ast.AST]] = {
