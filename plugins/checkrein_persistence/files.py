@@ -19,7 +19,11 @@ _LOCK_BYTE = 2**31 - 2  # Windows locks a range of bytes; this one lies behind a
 
 
 def _at_once(path: str, flags: int) -> int:
-    return os.open(path, flags | getattr(os, "O_NONBLOCK", 0))  # to open a pipe would wait for who writes to it
+    fd = os.open(path, flags | getattr(os, "O_NONBLOCK", 0))  # to open a pipe would wait for who writes to it
+    if S_ISREG(os.fstat(fd).st_mode):
+        return fd
+    os.close(fd)
+    raise OSError(NO_FILE)
 
 
 class FileOps:
@@ -42,12 +46,9 @@ class FileOps:
     def read(self, path: Path, offset: int = 0, size: int = -1) -> bytes:
         """The file's bytes from `offset` on, `size` of them or fewer if it ends before; all of them if not given."""
         with open(path, "rb", opener=_at_once) as file:  # noqa: PTH123 - Path.open takes no opener
-            stat = os.fstat(file.fileno())
-            if not S_ISREG(stat.st_mode):
-                raise OSError(NO_FILE)
             if offset:
                 file.seek(offset)
-            if size >= stat.st_size - offset:
+            if size >= os.fstat(file.fileno()).st_size - offset:
                 size = -1  # to its end: no buffer larger than the file is made for it
             return file.read(size)
 

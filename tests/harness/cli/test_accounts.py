@@ -133,11 +133,11 @@ def test_a_strangers_words_do_not_drive_the_terminal(store):
 
 def test_what_is_no_file_is_left_aside(store):
     (store.folder / "hooks.json").mkdir()
-    assert "left aside" in hooks().splitlines()[-1]
+    assert "expected a file" in hooks().splitlines()[-1]
     if hasattr(os, "mkfifo"):
         (store.folder / "hooks.json").rmdir()
         os.mkfifo(store.folder / "hooks.json")
-        assert "left aside" in hooks().splitlines()[-1]
+        assert "expected a file" in hooks().splitlines()[-1]
 
 
 def test_nothing_was_left_yet(store):

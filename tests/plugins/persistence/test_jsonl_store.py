@@ -295,7 +295,7 @@ def test_accounts_are_read_from_a_file_only_and_replace_what_has_their_name(tmp_
     store.create("s", sample_lines(1)).close()
     name = tmp_path / "store" / "hooks.json"
     name.mkdir()
-    with pytest.raises(OSError):
+    with pytest.raises(OSError, match="expected a file"):
         store.accounts(100)
     name.rmdir()
     if os.name != "nt":
