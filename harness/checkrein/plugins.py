@@ -267,14 +267,16 @@ class PluginManager:
         """Take a plugin out whose start-up hook failed, or stop the start if it is required (H5).
 
         Args:
-            name: the plugin's name.
+            name: the plugin's name; one that left already, as what it requires did, stays skipped for that.
             hook: the hook it failed in.
             error: what it raised.
 
         Raises:
             PluginError: the plugin is required.
         """
-        candidate = self._get(name)
+        candidate = self._loaded.get(name)
+        if candidate is None:
+            return
         for needing in [each.name for each in self._loaded.values() if name in each.requires]:
             self.failed(
                 needing, hook, PluginError(f"requires the plugin {name!r}, whose {hook} failed", plugin=needing)

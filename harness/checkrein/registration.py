@@ -98,6 +98,8 @@ def _asked(harness: Harness, hook: str) -> list[tuple[str, Any]]:
     wraps = StartWraps(harness, hook, lambda plugin: {"harness": harness})
     brought: list[tuple[str, Any]] = []
     for impl in list(harness.plugins.impls(hook)):
+        if impl.plugin_name not in harness.plugins:
+            continue  # it left with what it requires
         try:
             answer: Any = impl.function(*(harness,) * len(taken_by(impl)))
             brought += [(impl.plugin_name, item) for item in answer or ()]

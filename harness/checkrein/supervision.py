@@ -41,6 +41,8 @@ class Lifespans:
         """
         wraps = StartWraps(self._harness, "lifespan", self._available)
         for impl in list(self._harness.plugins.impls("lifespan")):
+            if impl.plugin_name not in self._harness.plugins:
+                continue  # it left with what it requires
             try:
                 await self._enter(impl)
             except KeyboardInterrupt:

@@ -142,6 +142,8 @@ class StartWraps:
         self._hook = hook
         self._open: list[tuple[HookImpl, Generator[None, Any, Any]]] = []
         for impl in list(harness.plugins.wrappers(hook)):
+            if impl.plugin_name not in harness.plugins:
+                continue  # it left with what it requires
             given = available(impl.plugin_name)
             try:
                 generator: Any = impl.function(*[given[name] for name in taken_by(impl)])
@@ -158,6 +160,9 @@ class StartWraps:
         while self._open:
             impl, generator = self._open.pop()
             try:
+                if impl.plugin_name not in self._harness.plugins:
+                    generator.close()  # it left meanwhile, and has no say
+                    continue
                 returned = _sent(generator, value)
                 if returned is not None and returned is not value:
                     value = took(impl.plugin_name, returned)

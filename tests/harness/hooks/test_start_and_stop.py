@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from contextlib import asynccontextmanager
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import anyio
 import pytest
 from hookkit import play, plugin, raising
 
-from checkrein import tool
+from checkrein import Harness, hookimpl, tool
 from checkrein.config.types import HarnessConfig, PluginsConfig
+from checkrein.discovery import Found
 from checkrein.errors import PluginError
 from checkrein.eventtypes import EventType
 from checkrein.memory_store import MemoryStore
@@ -179,3 +181,45 @@ def test_H1_a_prompt_section_that_fails_ends_the_turn_in_its_plugins_name(run, t
 def test_H5_a_prompt_section_without_text_is_refused_at_the_start(run):
     with pytest.raises(PluginError, match=r"'bad'.*'style' holds int; expected a text, or a function"):
         play(run, plugin("bad", prompt_sections=lambda: [Section("style", 5)]))
+
+
+# --- found plugins that leave at the start --------------------------------------------------------------------
+
+
+def found(**plugins: Any) -> list[Found]:
+    """Plugins as an installation offers them: nobody asked for them by name."""
+    points = {name: cast(Any, SimpleNamespace(load=lambda plugin=each: plugin)) for name, each in plugins.items()}
+    return [Found(name, f"acme:{name}", "acme", "1", point) for name, point in points.items()]
+
+
+@pytest.mark.parametrize("wraps", [False, True])
+@pytest.mark.parametrize("hook", ["register_tools", "lifespan"])
+def test_H5_who_requires_a_plugin_that_fails_at_the_start_leaves_with_it_unasked(run, hook, wraps):
+    asked: list[str] = []
+
+    def fail() -> Any:
+        raise OSError("no such device")
+
+    def wrap() -> Any:
+        asked.append("wrapper")
+        yield
+        asked.append("wrapper's end")
+        raise OSError("its other half is not there")
+
+    def needs() -> Any:
+        asked.append("needing")
+        raise OSError("its other half is not there")
+
+    marked = hookimpl(specname=hook)
+    wrapping = hookimpl(specname=hook, wrapper=True)
+    device = SimpleNamespace(fails=marked(fail))
+    needing = SimpleNamespace(requires=("device",), needs=wrapping(wrap) if wraps else marked(needs))
+
+    async def main() -> Any:
+        async with Harness(providers=[ScriptedModel("hi")], found=found(device=device, needing=needing)) as harness:
+            return {report.name: report.problem or "" for report in harness.plugins.reports}
+
+    problems = run(main)
+    assert "no such device" in problems["device"]
+    assert f"requires the plugin 'device', whose {hook} failed" in problems["needing"]
+    assert asked == (["wrapper"] if wraps else [])
