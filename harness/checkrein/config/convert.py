@@ -220,6 +220,8 @@ def _judge(value: Any, type_: Any) -> str | None:
         convert(value, type_)
     except msgspec.ValidationError as error:
         text = str(error)
+    except Exception as error:  # the type's own code, as a __post_init__ or a default, may raise anything
+        return f"refused by {getattr(type_, '__name__', type_)}: {type(error).__name__}: {error}"
     else:
         return None
     if text.startswith("Invalid enum value") and (words := _words(_meant(value, type_))):

@@ -13,6 +13,7 @@ from loadkit import Bare, Limit, manager
 
 from checkrein.agents import AgentSpec
 from checkrein.config import PluginsConfig
+from checkrein.config.check import problems_in
 from checkrein.errors import ConfigError, PluginError
 from checkrein.hookspecs import hookimpl
 from checkrein.plugins import PluginManager
@@ -159,6 +160,31 @@ def test_H6_a_config_may_refuse_by_itself() -> None:
     plugins.add(Strict, "strict")
     with pytest.raises(PluginError, match=r"share is between 0 and 1 \(at plugins\.strict"):
         plugins.load()
+
+
+@pytest.mark.parametrize("error", [KeyError("share"), RuntimeError("no such share"), ZeroDivisionError("share")])
+def test_H6_whatever_a_config_refuses_with_is_a_problem_with_its_place(error: Exception) -> None:
+    class Strict:
+        @dataclass(frozen=True)
+        class Config:
+            share: float = 0.5
+
+            def __post_init__(self) -> None:
+                if self.share == 2:
+                    raise error
+
+        def __init__(self, config: Config) -> None: ...
+
+    words = f"{type(error).__name__}: .*share"
+    said = problems_in({"plugins": {"strict": {"share": 2.0}}}, {"strict": Strict.Config})
+    assert [problem.path for problem in said] == ["plugins.strict"]
+    spec = AgentSpec(id="a", model="x:y", plugins={"strict": {"share": 2.0}})
+    plugins = manager()
+    plugins.add(Strict, "strict")
+    with pytest.raises(PluginError, match=rf"{words}.* \(at agents\[0\]\.plugins\.strict"):
+        plugins.load([spec])
+    with pytest.raises(PluginError, match=rf"{words}.* \(at agents\.a\.plugins\.strict"):
+        plugins.config_for("strict", spec)
 
 
 def test_H6_a_plugin_may_refuse_its_config_when_it_is_made() -> None:
