@@ -61,7 +61,7 @@ class Lifespans:
         manager: Any = impl.function(*[available[name] for name in taken_by(impl)])
         if manager is None:
             return
-        span = _Lifespan(impl.plugin_name)
+        span = _Lifespan(impl.plugin_name, self._contain)
         self._harness.owner.spawn(span.run, manager)
         with anyio.move_on_after(self._deadline()):
             await span.entered.wait()
@@ -79,20 +79,21 @@ class Lifespans:
             span.leave.set()
             with anyio.move_on_after(self._deadline()) as scope:
                 await span.left.wait()
-            error = span.error
             if scope.cancelled_caught:
                 span.give_up()
-                error = TimeoutError(f"lifespan did not stop within {self._deadline():g} s")
-            if error is not None and span.entered.is_set():
-                self._harness.hooks.faults.write(span.plugin, "lifespan", error, None, "contained")
+                self._contain(span.plugin, TimeoutError(f"lifespan did not stop within {self._deadline():g} s"))
+
+    def _contain(self, plugin: str, error: BaseException) -> None:
+        self._harness.hooks.faults.write(plugin, "lifespan", error, None, "contained")
 
     def _deadline(self) -> float:
         return self._harness.config.limits.deadlines().get("lifespan") or SPECS["lifespan"].deadline_s or 30.0
 
 
 class _Lifespan:
-    def __init__(self, plugin: str) -> None:
+    def __init__(self, plugin: str, failed: Callable[[str, BaseException], None]) -> None:
         self.plugin = plugin
+        self._failed = failed
         self.entered = anyio.Event()
         self.leave = anyio.Event()
         self.left = anyio.Event()
@@ -108,7 +109,10 @@ class _Lifespan:
         except BaseException as exc:
             if ours(exc):
                 raise
-            self.error = exc
+            if self.entered.is_set():  # also long before the end, as a task group in it does whose task fails
+                self._failed(self.plugin, exc)
+            else:
+                self.error = exc
         finally:
             self.left.set()
             self.entered.set()

@@ -84,6 +84,29 @@ def test_hook_lifespan_fault_at_the_end_is_contained(run, how):
     ]
 
 
+def test_H1_a_lifespan_that_fails_while_it_is_open_is_a_fault_at_once(run):
+    told: list[str] = []
+
+    async def loses_its_connection() -> None:
+        await anyio.sleep(1)
+        raise OSError("connection lost")
+
+    @asynccontextmanager
+    async def lifespan() -> Any:
+        async with anyio.create_task_group() as group:
+            group.start_soon(loses_its_connection)
+            yield
+
+    async def act_on(agent: Any) -> Any:
+        await anyio.sleep(2)
+        told.append("before the turn")
+        return await agent.run("go")
+
+    watch = plugin("watch", plugin_fault=lambda fault: told.append(fault.plugin))
+    played = play(run, plugin("wire", lifespan=lifespan), watch, act_on=act_on)
+    assert played.result.ok and told == ["wire", "before the turn"]
+
+
 def test_hook_lifespan_tasks_are_supervised(run):
     ticks: list[int] = []
 
