@@ -89,6 +89,7 @@ def collect(harness: Harness, tools: Sequence[Tool | Callable[..., Any]], provid
                 harness.plugins.failed(name, hook, exc)
     for provider in providers:
         harness.providers.add(provider)
+        harness.brought.pop(("provider", provider.name), None)  # it stays when the plugin of the one it replaced leaves
     for tool in tools:
         harness.tools.add(tool)
 

@@ -184,6 +184,16 @@ def test_H4_a_duplicate_name_fails_the_start_naming_both(run, hook):
         play(run, plugin("first", **{hook: COLLECTING[hook]}), plugin("second", **{hook: COLLECTING[hook]}))
 
 
+def test_H4_the_programs_provider_stays_when_the_plugin_leaves_whose_it_replaced(run):
+    async def act_on(agent: Any) -> Any:
+        agent.harness.plugins.unregister("brings")
+        return await agent.run("go")
+
+    brings = plugin("brings", register_providers=lambda: [ScriptedModel("the plugin's")])
+    played = play(run, brings, turns=("the program's",), act_on=act_on)
+    assert played.result.check().text == "the program's"
+
+
 def test_H4_a_prompt_section_that_is_taken_over_is_said_once(run):
     def style(words: str) -> Any:
         return plugin(words, prompt_sections=lambda: [Section("style", words)])
