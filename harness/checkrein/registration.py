@@ -184,6 +184,11 @@ def _section(harness: Harness, plugin: str, item: Section) -> None:
             f"its prompt section {item.name!r} holds {type(item.text).__name__}; expected a text, or a function",
             plugin=plugin,
         )
+    if not isinstance(item.order, (int, float)):  # they are sorted before each request
+        raise PluginError(
+            f"its prompt section {item.name!r} has the order {item.order!r}; expected a whole number, as 100",
+            plugin=plugin,
+        )
     _claim(harness, "prompt section", item.name, plugin)
     harness.sections[:] = [each for each in harness.sections if each.name != item.name]  # it may take one over
     harness.sections.append(item)

@@ -216,6 +216,13 @@ def test_H5_a_prompt_section_without_text_is_refused_at_the_start(run):
         play(run, plugin("bad", prompt_sections=lambda: [Section("style", 5)]))
 
 
+@pytest.mark.parametrize("order", ["first", None])
+def test_H5_a_prompt_section_whose_order_is_no_number_is_refused_at_the_start(run, order):
+    sections = [Section("style", "brief", order=order), Section("place", "here")]
+    with pytest.raises(PluginError, match=r"'bad'.*'style' has the order .*; expected a whole number"):
+        play(run, plugin("bad", prompt_sections=lambda: sections))
+
+
 # --- found plugins that leave at the start --------------------------------------------------------------------
 
 
