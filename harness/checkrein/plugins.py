@@ -227,10 +227,10 @@ class PluginManager:
         Raises:
             PluginError: it does not fit, or a loaded plugin has this name.
         """
-        if name is not None and name in self.config.block:
-            raise PluginError("is blocked (plugins.block)", plugin=name)
         name = self.add(plugin, name)
         candidate = self._given.pop()
+        if name in self.config.block:
+            raise PluginError("is blocked (plugins.block)", plugin=name)
         self._try(candidate, self._make)
         self._try(candidate, self._add_specs)
         try:

@@ -259,6 +259,16 @@ def test_H4_plugins_come_and_leave_at_run_time() -> None:
     assert state(plugins) == {"never": "blocked"}
 
 
+def test_H4_a_blocked_plugin_is_blocked_by_the_name_it_brings_too() -> None:
+    plugins = manager(block=("Bare",))
+    plugins.load()
+    for name in (None, "Bare"):
+        with pytest.raises(PluginError, match=r"'Bare': is blocked \(plugins\.block\)"):
+            plugins.register(Bare, name)
+    assert plugins.names() == []
+    assert plugins.add(Bare) == "Bare"
+
+
 def test_H4_a_plugin_that_does_not_fit_leaves_nothing_behind() -> None:
     class Misspelt:
         @hookimpl
