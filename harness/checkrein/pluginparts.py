@@ -73,7 +73,7 @@ class Candidate(Struct, eq=False):
     def requires(self) -> tuple[str, ...]:
         """The plugins that come before it."""
         names = getattr(self.target, "requires", ())
-        if isinstance(names, str) or not all(isinstance(name, str) for name in names):
+        if not isinstance(names, (tuple, list, set, frozenset)) or not all(isinstance(name, str) for name in names):
             raise PluginError(f"expected `requires` to be a tuple of plugin names, got {names!r}", plugin=self.name)
         return tuple(names)
 

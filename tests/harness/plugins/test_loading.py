@@ -315,6 +315,17 @@ def test_H4_a_plugin_that_others_require_stays() -> None:
         plugins.unregister("base")
 
 
+@pytest.mark.parametrize("names", [None, "base", 5, ("base", 1)])
+def test_H2_requires_that_is_no_tuple_of_names_is_told(names: Any) -> None:
+    class Needing:
+        requires = names
+
+    plugins = manager()
+    plugins.add(Needing)
+    with pytest.raises(PluginError, match="expected `requires` to be a tuple of plugin names, got "):
+        plugins.load()
+
+
 def test_H4_the_same_instance_twice_is_refused() -> None:
     one = Bare()
     plugins = manager()
