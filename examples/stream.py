@@ -12,6 +12,7 @@ Prints:
 import anyio
 
 from checkrein import Agent, TextDelta, ToolCall, ToolResult, tool
+from checkrein.messages import content_text
 from checkrein.testing import ScriptedModel, call, text
 
 
@@ -40,7 +41,7 @@ async def main() -> None:
                         if "north" in arguments:
                             agent.steer("and to the south?")
                     case ToolResult():
-                        print("->", item.content[0].text)
+                        print("->", content_text(item.content))
         result = await turn.result()
         shown = ("turn/start", "user/message", "steering/message", "turn/end")
         kinds = " ".join(event.type for event in result.events if event.type in shown)

@@ -130,7 +130,7 @@ class _Run(Struct):
             )
         )
         services = agent.harness.services
-        approver = services.service(Approver) if services.has(Approver) else None  # type: ignore[type-abstract]
+        approver = services.service(Approver) if services.has(Approver) else None
         answer = "closed"
         try:
             await agent.flush("approval")

@@ -349,11 +349,11 @@ class Harness:
 
     # --- services and threads ---------------------------------------------------------------------
 
-    def provide(self, type_: type[T], value: T, plugin: str | None = None) -> None:
+    def provide(self, type_: type[Any], value: object, plugin: str | None = None) -> None:
         """Offer a service by type; see checkrein.services."""
         self.services.provide(type_, value, plugin)
 
-    def service(self, type_: type[T]) -> T:
+    def service(self, type_: Callable[..., T]) -> T:
         """Return the service of a type.
 
         Raises:

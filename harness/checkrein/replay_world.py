@@ -57,7 +57,7 @@ async def world(tape: Tape) -> AsyncIterator[AgentLike]:
     )
     harness.specs = []
     async with harness:
-        harness.provide(Approver, _Person(tape))  # type: ignore[type-abstract]
+        harness.provide(Approver, _Person(tape))
         tape.hooks, tape.on_fault = harness.hooks, harness.hooks.observer_fault
         yield await harness._admit(_spec(tape, sorted(names)[0]), tape)
 

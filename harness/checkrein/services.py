@@ -5,6 +5,7 @@ Plugins do not import each other; they meet here and in the hooks.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from .discovery import BUILTIN
@@ -30,7 +31,7 @@ class Services:
         self._provided: dict[type, tuple[Any, str | None]] = {}
         self._left: dict[type, str] = {}
 
-    def provide(self, type_: type[T], value: T, plugin: str | None = None) -> None:
+    def provide(self, type_: type[Any], value: object, plugin: str | None = None) -> None:
         """Offer `value` as the service `type_`; it leaves with its plugin.
 
         Args:
@@ -50,16 +51,20 @@ class Services:
             raise ConfigError(f"expected a {_name(type_)} from {_who(plugin)}, got {type(value).__qualname__}")
         self._provided[type_] = (value, plugin)
 
-    def service(self, type_: type[T]) -> T:
+    def service(self, type_: Callable[..., T]) -> T:
         """Return the service of this type.
+
+        Args:
+            type_: the class or protocol; as `type[T]` mypy would take no protocol.
 
         Raises:
             ConfigError: nobody provides it; the message says who could.
         """
+        wanted = cast(type, type_)
         try:
-            return cast(T, self._provided[type_][0])
+            return cast(T, self._provided[wanted][0])
         except KeyError:
-            raise ConfigError(self._missing(type_)) from None
+            raise ConfigError(self._missing(wanted)) from None
 
     def has(self, type_: type) -> bool:
         """Return whether somebody provides this type."""

@@ -84,7 +84,7 @@ class Plugin:
     def register_events(self, harness: Harness) -> Iterable[EventType]:
         """The event that says what was found; and the service that judges stored logs is offered here."""
         self._types = harness.event_types
-        harness.provide(Judge, self, self.name)  # type: ignore[type-abstract]
+        harness.provide(Judge, self, self.name)
         return [EventType(VIOLATION)]
 
     def judge(self, stored: StoredLog) -> Verdict:

@@ -91,7 +91,7 @@ async def when_told() -> None:
 async def main(stop: str, told: bool) -> None:
     """Stop, and go on."""
     async with Harness() as harness:
-        harness.provide(Approver, Person())  # type: ignore[type-abstract]
+        harness.provide(Approver, Person())
         agent = harness.agents["main"]
         if told:
             async with anyio.create_task_group() as group:

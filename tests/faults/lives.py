@@ -117,7 +117,7 @@ async def life(draw: random.Random, store: Any, session_id: str) -> list[str]:
     )
     harness = Harness(tools=TOOLS, plugins=plugins(draw), store=store, providers=[model, other], found=())
     harness.specs = []
-    harness.provide(Approver, Person(draw))  # type: ignore[type-abstract]
+    harness.provide(Approver, Person(draw))
     receipts: list[Any] = []
     found: list[str] = []
     async with harness:

@@ -38,6 +38,11 @@ def test_types_of_the_product() -> None:
     assert not (found := gate("mypy")), found
 
 
+def test_types_of_the_examples() -> None:
+    """As a user's own mypy, strict, sees them: what is documented needs no comment to be quiet."""
+    assert not (found := gate("mypy", *map(str, sorted(ROOT.glob("examples/*.py"))))), found
+
+
 @pytest.mark.slow
 def test_types_as_pyright_sees_them() -> None:
     """pyright finds nothing either (it runs on Node.js)."""

@@ -45,6 +45,7 @@ SUMMARIES = {
     "run": "Run one turn and print the answer.",
     "chat": "Talk to an agent in the terminal.",
     "check": "Check logs against the rules of the oracle.",
+    "repair": "Write a balanced copy of another agent's transcript.",
     "sessions": "List, show, copy, search and replay sessions.",
     "crashtest": "Kill an agent at many points, and resume it.",
     "plugins": "List plugins and hooks.",

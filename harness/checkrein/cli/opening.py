@@ -134,7 +134,7 @@ def _harness(wanted: Wanted, approver: TerminalApprover | None, model: str | Non
         overrides["agents"] = {chosen.id: {"model": wanted.model}}
     harness = Harness(wanted.config_path, overrides=overrides)
     if approver is not None:
-        harness.provide(Approver, approver)  # type: ignore[type-abstract]  # protocols are what services are
+        harness.provide(Approver, approver)  # protocols are what services are
     return harness
 
 
@@ -219,7 +219,7 @@ class Closing:
         services = found.harness.services
         self._judge: Judge | None = None
         if services.has(Judge):
-            self._judge = services.service(Judge)  # type: ignore[type-abstract]
+            self._judge = services.service(Judge)
         self._store = found.harness.store if found.agent.session.writer is not None else None
         self._session = found.agent.session
 

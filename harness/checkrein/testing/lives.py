@@ -235,7 +235,7 @@ def _judged(stored: Any) -> list[str]:
     judges.load()
     if not judges.services.has(Judge):
         return ["the oracle is not installed"]
-    verdict = judges.service(Judge).judge(stored)  # type: ignore[type-abstract]
+    verdict = judges.service(Judge).judge(stored)
     return [] if verdict.balanced else list(verdict.findings)
 
 

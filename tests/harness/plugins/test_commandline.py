@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from importlib import metadata
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from checkrein import errors
-from checkrein.cli import exit_code, main, printable
+from checkrein.cli import SUMMARIES, exit_code, main, printable
 from checkrein.cli.accounts import Account
 from checkrein.cli.plugins import hook_rows
 from checkrein.config import PluginsConfig
@@ -65,6 +66,14 @@ def test_what_is_no_command_is_told(install: Any) -> None:
     done = run("acme-bad")
     assert done.exit_code == 3
     assert "expected a click command" in done.stderr
+
+
+def test_each_command_of_ours_says_what_it_does() -> None:
+    """In the list of commands, which imports none of them."""
+    ours = {entry.name for entry in metadata.distribution("checkrein").entry_points if entry.group == COMMANDS}
+    assert set(SUMMARIES) == ours
+    lines = CliRunner().invoke(main, ["--help"]).output.splitlines()
+    assert all(any(line.split() == [name, *words.split()] for line in lines) for name, words in SUMMARIES.items())
 
 
 def test_a_command_runs_with_its_own_help(install: Any) -> None:

@@ -130,7 +130,7 @@ async def live(store: Any, session_id: str, *answers: Any, said: str = "sss", **
     )
     harness.specs = []
     async with harness:
-        harness.provide(Approver, Someone())  # type: ignore[type-abstract]
+        harness.provide(Approver, Someone())
         spec_ = AgentSpec(id="a", model="scripted:x", **spec)
         known = [info.id for info in store.list()]
         if session_id in known:

@@ -80,7 +80,7 @@ async def one_turn(
         max_parallel_tool_calls=1,
     ) as agent:
         if person is not None:
-            agent.harness.provide(Approver, person)  # type: ignore[type-abstract]
+            agent.harness.provide(Approver, person)
         result = await agent.run("go")
         assert not check_events(agent.session.events)
         return result
@@ -139,7 +139,7 @@ def test_case_A03_another_plugins_ask_beats_an_allow(run: Callable[..., Any]) ->
         model = ScriptedModel(call("shell", {"command": "ls"}), "done")
         async with Agent(model, tools=[shell], plugins=[config(allow=("*",)), Careful]) as agent:
             person = Person("denied")
-            agent.harness.provide(Approver, person)  # type: ignore[type-abstract]
+            agent.harness.provide(Approver, person)
             await agent.run("go")
             assert len(person.asked) == 1 and not ran
 
@@ -223,7 +223,7 @@ def test_L1_always_is_remembered_over_a_restart(backend: str) -> None:
         plugin = config(ask=("write_file",))
         model = ScriptedModel(write, write, other, "done")
         async with Agent(model, tools=[write_file], plugins=[plugin, Persistence], store=store) as agent:
-            agent.harness.provide(Approver, person)  # type: ignore[type-abstract]
+            agent.harness.provide(Approver, person)
             result = await agent.run("go")
             session = agent.session.id
         assert ran == ["write a", "write a"] and len(person.asked) == 2
@@ -245,7 +245,7 @@ def test_a_deny_rule_beats_what_was_remembered(run: Callable[..., Any]) -> None:
         write = call("write_file", {"path": "a"})
         model = ScriptedModel(write, "done", write, "done")
         async with Agent(model, tools=[write_file], plugins=[config()]) as agent:
-            agent.harness.provide(Approver, Person("allowed_rule"))  # type: ignore[type-abstract]
+            agent.harness.provide(Approver, Person("allowed_rule"))
             await agent.run("go")
             plugin = agent.harness.plugins.plugin("permissions")
             plugin.config = Plugin.Config(deny=("write_file(a)",))
@@ -276,7 +276,7 @@ def test_a_denial_lasts_for_its_turn(run: Callable[..., Any]) -> None:
         same = call("write_file", {"path": "a"})
         async with Agent(ScriptedModel(same, "no", same, "yes"), tools=[write_file], plugins=[config()]) as agent:
             person = Person("denied", "allowed_once")
-            agent.harness.provide(Approver, person)  # type: ignore[type-abstract]
+            agent.harness.provide(Approver, person)
             await agent.run("go")
             await agent.run("now you may")
             assert len(person.asked) == 2 and ran == ["write a"]

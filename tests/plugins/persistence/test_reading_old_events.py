@@ -111,7 +111,7 @@ def test_R4_a_rule_allowed_for_always_is_known_without_reading_the_log(run: Any,
             harness = Harness(tools=[act], providers=[model], store=store)
             harness.specs = []
             async with harness:
-                harness.provide(Approver, Yes())  # type: ignore[type-abstract]
+                harness.provide(Approver, Yes())
                 agent = await (harness.resume("s", spec=spec) if n else harness.create_agent(spec, session_id="s"))
                 result = await agent.run("act")
                 if not result.ok:
