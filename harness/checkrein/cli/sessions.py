@@ -23,7 +23,7 @@ __all__ = ["sessions"]
 
 @click.group()
 def sessions() -> None:
-    """List and show sessions."""
+    """List, show, copy, search and replay sessions."""
 
 
 @sessions.command("list")
